@@ -18,8 +18,7 @@ from unittest.mock import patch
 import apsw
 
 from harness.seeded_bugs import Function, SeededBugs, after, before, do_nothing, replace, wrap
-from perdure.kernel import answering
-from perdure.kernel import recovery as kernel_recovery
+from perdure.kernel import calls
 from perdure.kernel.core import Kernel
 from perdure.kernel.state import Invocation
 from perdure.platform import guardian
@@ -218,7 +217,7 @@ def foreign_edit_is_overwritten() -> None:
 
 @BUGS.add("a lost call is given up without asking", HOSTED)
 def lost_call_is_given_up() -> None:
-    replace(kernel_recovery, "hold", kernel_recovery.answer_unknown)
+    replace(calls, "hold", calls.answer_unknown)
 
 
 @BUGS.add("a recovered call is answered twice", HOSTED)
@@ -227,7 +226,7 @@ def recovered_call_is_answered_twice() -> None:
         if call.probes:
             k.to_client(encode_result(call.public_id, result, extra))
 
-    after(answering, "_answer", answer)
+    after(calls, "_answer", answer)
 
 
 @BUGS.add("a worker outlives its host", HOSTED)

@@ -40,6 +40,7 @@ MOST_TEMPLATE: Final = 2048
 MOST_URI: Final = 8192
 _CONTRACTS: dict[str, ReplayClass] = {"convergent": CONVERGENT, "probe": JOURNAL, "never": NEVER}
 _encode = msgspec.json.encode
+_HASHED: Final = ("title", "description", "inputSchema", "outputSchema", "annotations")
 _HOST = b'{"name":"perdure","version":"0"}'
 
 
@@ -493,3 +494,20 @@ def load_catalog(data: bytes) -> ChildCatalog | None:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
     return found
+
+
+def tool_hashes(catalog: ChildCatalog) -> dict[str, str]:
+    """A hash of what a model and a client are told of each tool."""
+    from hashlib import sha256
+
+    digests: dict[str, str] = {}
+    for raw in catalog.tools:
+        try:
+            tool = msgspec.json.decode(raw)
+            name = tool["name"]
+        except (msgspec.MsgspecError, KeyError, TypeError):
+            continue
+        if isinstance(name, str):
+            content = {key: tool.get(key) for key in _HASHED}
+            digests[name] = sha256(msgspec.json.encode(content, order="sorted")).hexdigest()
+    return digests

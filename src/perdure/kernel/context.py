@@ -15,6 +15,8 @@ from perdure.kernel.state import (
     ChildCatalog,
     Disabled,
     Idle,
+    InFlight,
+    Invocation,
     KnownTools,
     Link,
     Mount,
@@ -127,6 +129,31 @@ class Context(ABC):
     def link(self, mount: str, generation: int) -> Link | None:
         named = self.state.mounts.get(mount)
         return named.links.get(generation) if named else None
+
+    def calls_on(self, link: Link) -> list[Invocation]:
+        """The calls for which this generation still owes something."""
+        return [call for call in self.state.calls.values() if call.is_on(link)]
+
+    def in_flight(self, link: Link) -> list[Invocation]:
+        """The calls that this generation works on, oldest first."""
+        running = (call for call in self.state.calls.values() if isinstance(call.state, InFlight))
+        return sorted((call for call in running if call.is_on(link)), key=lambda call: call.seq)
+
+    def wanted_uris(self, mount: Mount) -> list[str]:
+        """The resources of a server whose updates the client wants to hear of."""
+        session = self.state.session
+        wanted = {uri for uri, owner in session.subscriptions.items() if owner == mount.name}
+        wanted.update(
+            uri
+            for listen in session.listens
+            for uri in listen.uris
+            if self.public.resource_owner(uri) == mount.name
+        )
+        return sorted(wanted)
+
+    def anyone_listens(self) -> bool:
+        """Whether the client would hear of a changed list."""
+        return self.state.session.live or bool(self.state.session.listens)
 
     def random(self) -> float:
         """A number in [0, 1), from the state alone, so that every history can be repeated."""

@@ -1,23 +1,17 @@
 """The kernel: one event in, its effects out, nothing else happens.
 
-| module | decides |
+Three state machines decide; each has its states, its transition table and all its transitions in one module:
+
+| machine | decides |
 |---|---|
-| session, incoming | what a client's frame means, in both eras |
-| welcome | opening a session, its lists, what waits for the first catalog |
-| routing | to which server a request goes, under which name |
-| ledger | when an invocation is dispatched |
-| answering | its one answer |
-| deadlines | what becomes of one that takes too long |
-| recovery | what becomes of work whose child is lost |
-| mounts | the life of a server's generations, restart budget, circuit |
-| remounting | what is mounted, as the registry changes |
-| pins | whether a server's tools are what they were |
-| opening | the private handshake with a new generation |
-| catalog | what is offered, under which names, and who serves it |
-| rollout | when a new generation takes over |
-| asks | what servers ask of the client |
-| streams | subscriptions, log levels, change notifications |
-| metrics | counters and latencies |
+| calls | when a request is dispatched, and its one answer: accept, dispatch, answer, deadline, cancel, loss, probe |
+| mounts | the life of a server: start, handshake, catalog, restart, circuit, rollout |
+| client | the session of the client: era, handshake, lists; `subscriptions` has what the client wants to hear of |
+
+They never call each other: what one of them has to tell is an event of `internal_events`, and the table at the end of this
+module says which machines hear it, in which order. Frames come in through `client_frames` (with `client_requests` and
+`routing`) and `child_frames`, which find out what they mean and whom they concern. `server_requests` holds the questions of
+servers to the client. `call_frames`, `child_handshake`, `catalog` and `cache_hints` compute, and change nothing.
 """
 
 from __future__ import annotations
@@ -28,20 +22,16 @@ from typing import Any, Final
 import msgspec
 
 from perdure.kernel import (
-    deadlines,
-    ledger,
+    calls,
+    child_frames,
+    client,
+    client_frames,
     metrics,
     mounts,
-    pins,
-    recovery,
-    remounting,
-    rollout,
-    session,
+    server_requests,
     snapshot,
-    streams,
-    welcome,
+    subscriptions,
 )
-from perdure.kernel.catalog import CHANGED
 from perdure.kernel.context import Context
 from perdure.kernel.events import (
     Approved,
@@ -64,11 +54,28 @@ from perdure.kernel.events import (
     Shutdown,
     Tick,
 )
-from perdure.kernel.internal_events import ToolGroupSet
-from perdure.kernel.state import (
-    Invocation,
-    Session,
+from perdure.kernel.internal_events import (
+    CatalogSettled,
+    ClientArrived,
+    ClientReady,
+    GenerationAlive,
+    GenerationLost,
+    GenerationRetired,
+    GenerationServes,
+    InputAnswered,
+    InputExpired,
+    InputNeeded,
+    ListRequested,
+    ListsChanged,
+    ListsDoubted,
+    LivenessDoubted,
+    MountUnavailable,
+    RequestResumed,
+    ServerNeeded,
+    SessionCallSucceeded,
+    ToolGroupSet,
 )
+from perdure.kernel.state import Invocation, Session
 from perdure.protocol.faults import Fault
 
 
@@ -83,8 +90,10 @@ class Kernel(Context):
         self.out = []
         self.emit(event)
         for mount in self.state.mounts.values():
-            if mount.queue or len(mount.links) > 1:  # else there is nothing to move, and there may be many
-                mounts.move_on(self, mount)
+            if mount.queue:
+                calls.dispatch_ready(self, mount)
+            if len(mount.links) > 1:
+                mounts.stop_drained(self, mount)
         self._finish()
         return self.out
 
@@ -111,16 +120,16 @@ class Kernel(Context):
             self.state.ids[call.public_id] = call.seq
             mount = self.state.mounts.get(call.mount)
             if mount is None:
-                recovery.answer_unknown(self, call, fault)
+                calls.answer_unknown(self, call, fault)
             else:
-                recovery.dispose(self, mount, call, fault)
+                calls.settle_lost(self, mount, call, fault)
         mounts.start_all(self)
         return self.out
 
     def next_wake(self) -> float | None:
         """When the next Tick is due, or None."""
         times = [t for m in self.state.mounts.values() for t in mounts.timers(self, m)]
-        times += deadlines.timers(self)
+        times += calls.timers(self)
         times += [w.until for w in self.state.waiters]
         closing = self.state.session.closing
         if closing is not None:
@@ -134,8 +143,8 @@ class Kernel(Context):
         if closing is None:
             return
         if closing <= self.now:
-            welcome.answer_waiting(self)
-            recovery.end_all(self)
+            client.answer_waiting(self)
+            calls.end_all(self)
         if not (self.state.calls or self.state.waiters):
             self.out.append(Exit())
 
@@ -164,49 +173,69 @@ def _client_closed(k: Kernel, event: ClientClosed | Shutdown) -> None:
         k.state.session.closing = k.now + k.limits.drain_s
         k.note("session", phase="closing")
         if isinstance(event, Shutdown):
-            welcome.answer_waiting(k)
-        streams.close_all(k)
+            client.answer_waiting(k)
+        subscriptions.close_all(k)
 
 
 def _tick(k: Kernel, event: Tick) -> None:
     for mount in k.state.mounts.values():
         mounts.tick(k, mount)
-    deadlines.tick(k)
-    welcome.tick(k)
+    calls.tick(k)
+    client.tick(k)
 
 
 def _reload(k: Kernel, event: Reload) -> None:
     for mount in k.state.mounts.values():
-        rollout.begin(k, mount)
+        mounts.begin_rollout(k, mount)
 
 
-def _order(k: Kernel, event: Order) -> None:
-    if (mount := k.state.mounts.get(event.mount)) is not None:
-        act = {"restart": mounts.restart, "enable": mounts.enable, "disable": mounts.disable}
-        act[event.action](k, mount)
+def _generation_serves(k: Kernel, event: GenerationServes) -> None:
+    subscriptions.restore(k, event.link)
+    server_requests.resume_deferred(k, event.link)
+    calls.probe_held(k, k.state.mounts[event.link.mount])
 
 
-def _set_tool_group(k: Kernel, event: ToolGroupSet) -> None:
-    k.state.session.groups[event.group] = event.is_enabled
-    streams.announce(k, CHANGED["tools"], "tools")
+def _generation_lost(k: Kernel, event: GenerationLost) -> None:
+    server_requests.cancel_of(k, event.link)
+    calls.on_generation_lost(k, event.link, event.fault)
 
 
 _HANDLERS: Final[dict[type[Any], Callable[[Kernel, Any], None]]] = {
-    ClientFrame: lambda k, e: session.on_frame(k, e),
-    ClientOversize: lambda k, e: session.on_oversize(k, e),
+    # From the shell.
+    ClientFrame: lambda k, e: client_frames.on_frame(k, e),
+    ClientOversize: lambda k, e: client_frames.on_oversize(k, e),
     ClientClosed: _client_closed,
     Shutdown: _client_closed,
     ChildStarted: lambda k, e: mounts.on_started(k, e),
-    ChildFrame: lambda k, e: mounts.on_frame(k, e),
-    ChildNoise: lambda k, e: mounts.on_noise(k, e),
-    ChildLost: lambda k, e: recovery.on_lost(k, e),
+    ChildFrame: lambda k, e: child_frames.on_frame(k, e),
+    ChildNoise: lambda k, e: child_frames.on_noise(k, e),
+    ChildLost: lambda k, e: mounts.on_lost(k, e),
     ChildBacklog: lambda k, e: mounts.on_backlog(k, e),
-    NotRecorded: lambda k, e: ledger.take_back(k, e),
+    NotRecorded: lambda k, e: calls.on_not_recorded(k, e),
     Tick: _tick,
     Reload: _reload,
-    Order: _order,
-    Remount: lambda k, e: remounting.remount(k, e.specs, e.untrusted),
+    Order: lambda k, e: mounts.on_order(k, e.mount, e.action),
+    Remount: lambda k, e: mounts.remount(k, e.specs, e.untrusted),
     FileFaults: lambda k, e: metrics.found_in_files(k, e.source, e.faults),
-    ToolGroupSet: _set_tool_group,
-    Approved: lambda k, e: pins.approve(k, e.mount, e.tools),
+    Approved: lambda k, e: mounts.approve_tools(k, e),
+    # From one machine to the others.
+    ServerNeeded: lambda k, e: mounts.start(k, e.mount),
+    LivenessDoubted: lambda k, e: mounts.ping(k, e.link),
+    SessionCallSucceeded: lambda k, e: subscriptions.on_session_call(k, e.link, e.call),
+    GenerationServes: _generation_serves,
+    GenerationLost: _generation_lost,
+    GenerationRetired: lambda k, e: server_requests.cancel_of(k, e.link),
+    GenerationAlive: lambda k, e: calls.on_alive(k, e.link),
+    MountUnavailable: lambda k, e: calls.give_up_waiting(k, e.mount),
+    CatalogSettled: lambda k, e: client.flush_waiters(k),
+    ListsChanged: lambda k, e: subscriptions.announce_lists(k, e.kinds),
+    ListsDoubted: lambda k, e: mounts.on_lists_changed(k, e.link),
+    ClientArrived: lambda k, e: mounts.start_all(k),
+    ClientReady: lambda k, e: server_requests.on_client_ready(k),
+    ListRequested: lambda k, e: mounts.on_refresh(k),
+    RequestResumed: lambda k, e: client_frames.resume(k, e.waiter),
+    InputNeeded: lambda k, e: calls.park(k, e.call),
+    InputAnswered: lambda k, e: calls.on_input_answer(k, e.identity, e.ask, e.response),
+    InputExpired: lambda k, e: calls.on_input_expired(k, e.call),
+    ToolGroupSet: lambda k, e: client.set_tool_group(k, e.group, is_enabled=e.is_enabled),
 }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from perdure.kernel import asks, ledger, streams, welcome
+from perdure.kernel import calls, client, server_requests, subscriptions
 from perdure.kernel.catalog import HOST_MOUNT
+from perdure.kernel.client_requests import Incoming, Refusal, refuse_if_closing, reply, scalar, text
 from perdure.kernel.context import Context
-from perdure.kernel.incoming import Incoming, Refusal, refuse_if_closing, reply, scalar, text
 from perdure.kernel.state import Invocation
 from perdure.protocol import eras
 from perdure.protocol.frames import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, members
@@ -31,22 +31,11 @@ def _accept(k: Context, request: Incoming, mount: str, name: str) -> None:
         token=request.token,
     )
     if request.era == "modern":
-        call.abilities = asks.abilities(bytes(request.meta[eras.META_CAPABILITIES]))
+        call.abilities = server_requests.abilities(bytes(request.meta[eras.META_CAPABILITIES]))
         if isinstance(level, str) and level in eras.LOG_LEVELS:
             call.log_level = level
-            _raise_level(k, mount, level)
-    ledger.accept(k, call)
-
-
-def _raise_level(k: Context, name: str, level: str) -> None:
-    """A handshake server logs at one level for everyone: the most detailed that anyone asked for."""
-    session = k.state.session
-    known = session.log_level
-    if not known or eras.LOG_LEVELS.index(level) < eras.LOG_LEVELS.index(known):
-        session.log_level = level
-        link = k.state.mounts[name].serving_link()
-        if link is not None:
-            streams.set_level(k, link, level)
+            subscriptions.raise_level(k, mount, level)
+    calls.accept(k, call)
 
 
 def call_tool(k: Context, request: Incoming) -> None:
@@ -74,7 +63,7 @@ def _untrusted_owner(k: Context, tool: str) -> MountSpec | None:
 def resource(k: Context, request: Incoming) -> None:
     uri = text(request, "uri")
     owner = k.public.resource_owner(uri)
-    if owner is None and welcome.may_find_owner(k, request):
+    if owner is None and client.may_find_owner(k, request):
         return
     if owner is None:
         code = INVALID_PARAMS if request.era == "modern" else eras.RESOURCE_NOT_FOUND
@@ -113,7 +102,7 @@ def complete(k: Context, request: Incoming) -> None:
     elif isinstance(uri, str):
         owner = k.public.resource_owner(uri)
         found = (owner, "") if owner is not None else None
-        if found is None and welcome.may_find_owner(k, request):
+        if found is None and client.may_find_owner(k, request):
             return
     if found is None:
         raise Refusal(INVALID_PARAMS, "no server here has the prompt or the resource that ref names.")
@@ -131,7 +120,7 @@ def set_level(k: Context, request: Incoming) -> None:
     for mount in k.state.mounts.values():
         link = mount.serving_link()
         if link is not None:
-            streams.set_level(k, link, level)
+            subscriptions.set_level(k, link, level)
     reply(k, request, b"{}")
 
 

@@ -12,17 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.msgpack import Ext
 
-from perdure.kernel.state import (
-    ForCall,
-    ForProbe,
-    Held,
-    Invocation,
-    Parked,
-    Queued,
-    Serving,
-    Starting,
-    State,
-)
+from perdure.kernel.state import ForCall, ForProbe, Held, Invocation, Parked, Queued, Serving, Starting, State
 from perdure.protocol.frames import RequestId
 from perdure.protocol.mounts import Limits, MountSpec
 

@@ -263,6 +263,16 @@ class Invocation(msgspec.Struct):
     inputs: bytes | None = None
     is_wait: bool = False
 
+    def is_on(self, link: Link) -> bool:
+        """Whether this generation still owes something for the call."""
+        if self.mount != link.mount:
+            return False
+        match self.state:
+            case InFlight(generation) | Probing(generation) | Parked(generation) | Asking(generation):
+                return generation == link.generation
+            case _:
+                return False
+
 
 # --- the host's own requests to a child -----------------------------------------------------------
 

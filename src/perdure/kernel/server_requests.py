@@ -12,17 +12,14 @@ A question is never repeated by the host. When its server is lost the client is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 from msgspec import Raw
 
-from perdure.kernel import answering, ledger, metrics, mounts
+from perdure.kernel.client_requests import Incoming
 from perdure.kernel.context import Context
-from perdure.kernel.state import Ask, Asking, Draining, InFlight, Invocation, Link, Live, Parked
+from perdure.kernel.internal_events import InputAnswered, InputExpired, InputNeeded
+from perdure.kernel.state import Ask, Draining, InFlight, Invocation, Link, Live, Parked
 from perdure.protocol import eras
-from perdure.protocol.fault_messages import host_error
-from perdure.protocol.faults import OUTCOME_UNKNOWN, Fault
 from perdure.protocol.frames import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
@@ -30,6 +27,7 @@ from perdure.protocol.frames import (
     Request,
     RequestId,
     Response,
+    decode,
     encode_error,
     encode_members,
     encode_notification,
@@ -40,9 +38,6 @@ from perdure.protocol.frames import (
     members,
     salvage_id,
 )
-
-if TYPE_CHECKING:
-    from perdure.kernel.incoming import Incoming
 
 _encode = msgspec.json.encode
 _ABILITY = {
@@ -58,12 +53,19 @@ class _InputRequired(msgspec.Struct):
     requestState: str | None = None
 
 
-class _InputRequest(msgspec.Struct):
+class InputRequest(msgspec.Struct):
     method: str
     params: Raw | msgspec.UnsetType = msgspec.UNSET  # `Raw | None` would take nothing but null
 
 
-# --- a handshake server asks ------------------------------------------------------------------------------
+class InputRequired(msgspec.Struct, frozen=True):
+    """The questions of a 2026 server by their names, and the state that it wants back with the answers."""
+
+    questions: dict[str, InputRequest]
+    request_state: str | None
+
+
+# --- a handshake server asks -----------------------------------------------------------------------------
 
 
 def on_child_request(k: Context, link: Link, request: Request) -> None:
@@ -95,9 +97,14 @@ def _defer(k: Context, link: Link, request: Request) -> None:
         k.to_child(link, encode_error(request.id, INVALID_REQUEST, "too many questions are open"))
 
 
-def resume_deferred(k: Context, link: Link) -> None:
-    from perdure.protocol.frames import decode
+def on_client_ready(k: Context) -> None:
+    for mount in k.state.mounts.values():
+        for link in mount.links.values():
+            if isinstance(link.stage, Live | Draining):
+                resume_deferred(k, link)
 
+
+def resume_deferred(k: Context, link: Link) -> None:
     waiting, link.deferred = link.deferred, []
     for frame in waiting:
         message = decode(frame)
@@ -116,7 +123,7 @@ def _ask_handshake_client(k: Context, link: Link, request: Request) -> None:
         request.method,
         token=token,
         asked_at=k.now,
-        running=tuple(mounts.in_flight(k, link)),
+        running=tuple(call.seq for call in k.in_flight(link)),
     )
     k.to_client(encode_request(identity, request.method, params, request.extra))
 
@@ -161,7 +168,7 @@ def _ask_modern_client(k: Context, link: Link, request: Request, ability: str | 
                 k.now,
             )
             if isinstance(call.state, InFlight):
-                park(k, call, call.state)
+                k.emit(InputNeeded(call))
             return
     k.to_child(
         link, encode_error(request.id, INVALID_REQUEST, "no request of the client's is open to ask in")
@@ -176,12 +183,52 @@ def is_open_on(call: Invocation, link: Link) -> bool:
             return False
 
 
-# --- a 2026 client is asked -----------------------------------------------------------------------------------
+# --- a 2026 server asks ----------------------------------------------------------------------------------
 
 
-def park(k: Context, call: Invocation, state: InFlight) -> None:
-    """Answer the client's request with the open questions; the call itself goes on in its server."""
-    ticket = f"perdure.{k.state.session.session_id}.{call.seq}.{k.mint()}"
+def read_input_required(result: Raw) -> InputRequired | None:
+    """What a 2026 server asks in place of a result; None where it is a result. Raises MsgspecError if unreadable."""
+    if b"input_required" not in bytes(result):
+        return None
+    try:
+        required = msgspec.json.decode(result, type=_InputRequired)
+    except msgspec.MsgspecError:
+        return None
+    if required.resultType != "input_required":
+        return None
+    questions = {
+        key: msgspec.json.decode(raw, type=InputRequest)
+        for key, raw in (required.inputRequests or {}).items()
+    }
+    return InputRequired(questions, required.requestState)
+
+
+def missing_ability(k: Context, required: InputRequired) -> str:
+    """The first thing asked for that the client does not offer; empty where it offers all."""
+    offered = abilities(k.state.session.capabilities)
+    needed = (_ABILITY.get(question.method) for question in required.questions.values())
+    return next((ability for ability in needed if ability is not None and ability not in offered), "")
+
+
+def ask_for_call(k: Context, link: Link, call: Invocation, required: InputRequired) -> dict[int, str]:
+    """Ask the client each question; the ids under which it was asked, with the name of each in the call."""
+    asked: dict[int, str] = {}
+    for key, question in required.questions.items():
+        identity = k.mint()
+        asked[identity] = key
+        k.state.asks[identity] = Ask(
+            link.mount, link.generation, None, question.method, call.seq, key, asked_at=k.now
+        )
+        params = None if question.params is msgspec.UNSET else question.params
+        k.to_client(encode_request(identity, question.method, params))
+    return asked
+
+
+# --- a 2026 client is asked ------------------------------------------------------------------------------
+
+
+def open_questions(k: Context, call: Invocation) -> Members:
+    """The questions of a call, as `input_required` carries them."""
     questions: Members = {}
     for ask in k.state.asks.values():
         if ask.call == call.seq:
@@ -189,28 +236,18 @@ def park(k: Context, call: Invocation, state: InFlight) -> None:
             if ask.params is not None:
                 question["params"] = Raw(ask.params)
             questions[ask.input_key] = encode_members(question)
-    result: Members = {
-        "resultType": Raw(b'"input_required"'),
-        "inputRequests": encode_members(questions),
-        "requestState": Raw(_encode(ticket)),
-        "_meta": encode_members({eras.META_SERVER: Raw(k.public.identity(call.mount))}),
-    }
-    public_id = call.public_id
-    del k.state.ids[public_id]
-    call.state = Parked(state.generation, state.child_id, ticket)
-    call.deadline = k.now + call.timeout
-    metrics.ended(k, call.method, call.accepted_at, "success")
-    k.to_client(encode_result(public_id, encode_members(result)))
+    return questions
 
 
-def keep_answer(k: Context, call: Invocation, response: Response) -> None:
-    """The server answered without waiting for the client: hold it until the client comes back."""
-    assert isinstance(call.state, Parked)
-    call.state = msgspec.structs.replace(
-        call.state,
-        result=bytes(response.result) if response.result is not None else None,
-        error=bytes(response.error) if response.error is not None else None,
-    )
+def take_answers(k: Context, link: Link, call: Invocation, answers: Members) -> None:
+    """Hand the answers that came with a retry to the server that asked."""
+    for identity, ask in list(k.state.asks.items()):
+        if ask.call == call.seq and ask.input_key in answers:
+            del k.state.asks[identity]
+            if ask.method == "roots/list":
+                k.state.session.roots = bytes(answers[ask.input_key])
+            if ask.child_id is not None:
+                k.to_child(link, encode_result(ask.child_id, answers[ask.input_key]))
 
 
 def ticket_of(request: Incoming) -> str | None:
@@ -225,121 +262,7 @@ def ticket_of(request: Incoming) -> str | None:
     return ticket if ticket.startswith("perdure.") else None
 
 
-def resume(k: Context, request: Incoming, ticket: str) -> None:
-    """The client comes back with answers: hand them to the server and go on waiting for its result."""
-    metrics.accepted(k, request.method)
-    for call in k.state.calls.values():
-        if isinstance(call.state, Parked) and call.state.ticket == ticket and call.method == request.method:
-            _take_up(k, request, call, call.state)
-            return
-    fault = Fault("process", "question_lost", 0, "the server that asked is gone")
-    metrics.ended(k, request.method, k.now, "recovery_error")
-    error = host_error(
-        OUTCOME_UNKNOWN,
-        fault,
-        mount="",
-        call=request.method,
-        attempts=1,
-        outcome="unknown",
-        retry="never",
-    )
-    k.to_client(encode_raw_error(request.id, error))
-
-
-def _take_up(k: Context, request: Incoming, call: Invocation, parked: Parked) -> None:
-    link = k.state.mounts[call.mount].links[parked.generation]
-    call.public_id = request.id
-    call.accepted_at = k.now
-    call.token = request.token
-    call.progress = None
-    k.state.ids[request.id] = call.seq
-    call.state = InFlight(parked.generation, parked.child_id)
-    call.deadline = k.now + call.timeout
-    try:
-        answers = members(request.params.get("inputResponses", Raw(b"{}")))
-    except ValueError:
-        answers = {}
-    for identity, ask in list(k.state.asks.items()):
-        if ask.call == call.seq and ask.input_key in answers:
-            del k.state.asks[identity]
-            if ask.method == "roots/list":
-                k.state.session.roots = bytes(answers[ask.input_key])
-            if ask.child_id is not None:
-                k.to_child(link, encode_result(ask.child_id, answers[ask.input_key]))
-    if parked.result is not None or parked.error is not None:
-        response = Response(
-            parked.child_id,
-            Raw(parked.result) if parked.result is not None else None,
-            Raw(parked.error) if parked.error is not None else None,
-        )
-        answering.on_answer(k, link, call, response)
-    elif any(a.call == call.seq for a in k.state.asks.values()):
-        park(k, call, InFlight(parked.generation, parked.child_id))
-
-
-# --- a 2026 server asks a handshake client ------------------------------------------------------------------------
-
-
-def ask_inputs(k: Context, link: Link, call: Invocation, result: Raw) -> bool:
-    """Whether the result is a question. If so the client is asked; its answers go back with the same call."""
-    if b"input_required" not in bytes(result):
-        return False
-    try:
-        found = msgspec.json.decode(result, type=_InputRequired)
-    except msgspec.MsgspecError:
-        return False
-    if found.resultType != "input_required":
-        return False
-    call.rounds += 1
-    questions: dict[str, _InputRequest] = {}
-    try:
-        for key, raw in (found.inputRequests or {}).items():
-            questions[key] = msgspec.json.decode(raw, type=_InputRequest)
-    except msgspec.MsgspecError:
-        _abort(k, call, INVALID_REQUEST, "the server asked something unreadable")
-        return True
-    offered = abilities(k.state.session.capabilities)
-    missing = [
-        a for q in questions.values() if (a := _ABILITY.get(q.method)) is not None and a not in offered
-    ]
-    if missing:
-        _abort(k, call, eras.MISSING_CAPABILITY, f"the server needs the client capability {missing[0]}")
-    elif call.rounds > k.limits.input_rounds:
-        _abort(k, call, INVALID_REQUEST, "the server keeps asking for input")
-    elif len(k.state.asks) + len(questions) > k.limits.asks:
-        _abort(k, call, INVALID_REQUEST, "too many questions are open")
-    else:
-        waiting: dict[int, str] = {}
-        for key, question in questions.items():
-            identity = k.mint()
-            waiting[identity] = key
-            k.state.asks[identity] = Ask(
-                link.mount, link.generation, None, question.method, call.seq, key, asked_at=k.now
-            )
-            params = None if question.params is msgspec.UNSET else question.params
-            k.to_client(encode_request(identity, question.method, params))
-        call.state = Asking(link.generation, waiting, {}, found.requestState)
-        if not waiting:
-            _send_answers(k, link, call, call.state)
-    return True
-
-
-def _abort(k: Context, call: Invocation, code: int, message: str) -> None:
-    answering.finish(k, call, "response_error")
-    k.to_client(encode_error(call.public_id, code, message))
-
-
-def _send_answers(k: Context, link: Link, call: Invocation, asking: Asking) -> None:
-    inputs: Members = {}
-    if asking.answers:
-        inputs["inputResponses"] = encode_members({key: Raw(raw) for key, raw in asking.answers.items()})
-    if asking.request_state is not None:
-        inputs["requestState"] = Raw(_encode(asking.request_state))
-    call.inputs = joined(inputs)
-    ledger.send(k, link, call, k.mint())
-
-
-# --- the client answers ------------------------------------------------------------------------------------------------
+# --- a handshake client answers --------------------------------------------------------------------------
 
 
 def on_client_answer(k: Context, response: Response) -> None:
@@ -347,28 +270,18 @@ def on_client_answer(k: Context, response: Response) -> None:
     if ask is None:
         k.quarantine("unexpected_client_answer")
         return
+    assert type(response.id) is int
     if ask.method == "roots/list" and response.result is not None:
         k.state.session.roots = bytes(response.result)
     link = k.link(ask.mount, ask.generation)
     if link is None:
         return
-    if ask.child_id is not None:
-        if response.result is not None:
-            k.to_child(link, encode_result(ask.child_id, response.result, response.extra))
-        else:
-            k.to_child(link, encode_raw_error(ask.child_id, response.error or Raw(b"{}"), response.extra))
-        return
-    call = k.state.calls[ask.call]
-    assert isinstance(call.state, Asking)
-    assert type(response.id) is int
-    if response.result is None:
-        answering.finish(k, call, "response_error")
-        k.to_client(encode_raw_error(call.public_id, response.error or Raw(b"{}")))
-        return
-    del call.state.waiting[response.id]
-    call.state.answers[ask.input_key] = bytes(response.result)
-    if not call.state.waiting:
-        _send_answers(k, link, call, call.state)
+    if ask.child_id is None:
+        k.emit(InputAnswered(response.id, ask, response))
+    elif response.result is not None:
+        k.to_child(link, encode_result(ask.child_id, response.result, response.extra))
+    else:
+        k.to_child(link, encode_raw_error(ask.child_id, response.error or Raw(b"{}"), response.extra))
 
 
 def on_client_progress(k: Context, params: Members) -> None:
@@ -383,7 +296,7 @@ def on_client_progress(k: Context, params: Members) -> None:
         k.to_child(link, encode_notification("notifications/progress", encode_members(known)))
 
 
-# --- taking questions back ------------------------------------------------------------------------------------------------
+# --- taking questions back -------------------------------------------------------------------------------
 
 
 def on_child_cancel(k: Context, link: Link, child_id: RequestId) -> None:
@@ -434,7 +347,7 @@ def tick(k: Context) -> None:
         if ask.child_id is not None and link is not None:
             k.to_child(link, encode_error(ask.child_id, INVALID_REQUEST, "the client did not answer in time"))
         elif (call := k.state.calls.get(ask.call)) is not None:
-            _abort(k, call, INVALID_REQUEST, "the server's question was not answered in time")
+            k.emit(InputExpired(call))
 
 
 def _is_parked(ask: Ask) -> bool:

@@ -1,27 +1,44 @@
-"""Opening a session, its lists, and whatever waits until every server has said what it offers."""
+"""The machine of the client: its session from the first request to the end. Every transition is here.
+
+Both eras come down one pipe: a client may probe with `server/discover` and go on with `initialize`. Lists, and requests
+whose server nobody knows yet, wait a bounded time until every server has said what it offers.
+"""
 
 from __future__ import annotations
+
+from typing import Final
 
 import msgspec
 from msgspec import Raw
 
-from perdure.kernel import asks, metrics, mounts, rollout, session
+from perdure.kernel import metrics
 from perdure.kernel.catalog import LISTS
+from perdure.kernel.client_requests import Incoming, Refusal, send
 from perdure.kernel.context import Context
-from perdure.kernel.incoming import Incoming, Refusal, send
-from perdure.kernel.state import Draining, Live, Starting, Waiter, Waiting
+from perdure.kernel.internal_events import (
+    ClientArrived,
+    ClientReady,
+    ListRequested,
+    ListsChanged,
+    RequestResumed,
+)
+from perdure.kernel.state import Starting, Waiter, Waiting
 from perdure.protocol import eras
-from perdure.protocol.frames import INVALID_PARAMS, INVALID_REQUEST, Request, members
+from perdure.protocol.frames import INVALID_PARAMS, INVALID_REQUEST, members
 
 _encode = msgspec.json.encode
 _string = msgspec.json.Decoder(str)
-_OPENING = frozenset({"initialize", "server/discover"})
+
+_OPENING: Final = frozenset({"initialize", "server/discover"})
 
 
 class _Initialize(msgspec.Struct):
     protocolVersion: str
     capabilities: Raw = Raw(b"{}")
     clientInfo: Raw = Raw(b'{"name":"unknown","version":"0"}')
+
+
+# --- era and handshake -----------------------------------------------------------------------------------
 
 
 def notice_client(k: Context, request: Incoming) -> None:
@@ -40,7 +57,7 @@ def notice_client(k: Context, request: Incoming) -> None:
         go_live(k)  # it works already: some clients forget to say that they are ready
     if not session.seen:
         session.seen = True
-        mounts.start_all(k)
+        k.emit(ClientArrived())
 
 
 def go_live(k: Context) -> None:
@@ -49,10 +66,7 @@ def go_live(k: Context) -> None:
     if session.live or not session.initialized or any(w.method == "initialize" for w in k.state.waiters):
         return
     session.live = True
-    for mount in k.state.mounts.values():
-        for link in mount.links.values():
-            if isinstance(link.stage, Live | Draining):
-                asks.resume_deferred(k, link)
+    k.emit(ClientReady())
 
 
 def _client_name(info: Raw | bytes) -> str:
@@ -80,7 +94,7 @@ def initialize(k: Context, request: Incoming) -> None:
     session.client_info = bytes(wanted.clientInfo)
     session.client_name = _client_name(wanted.clientInfo)
     k.note("session", phase="initialize", era="handshake", client=session.client_name)
-    mounts.start_all(k)
+    k.emit(ClientArrived())
     metrics.accepted(k, request.method)
     _wait_or_answer(k, request, _startup_grace(k))
 
@@ -116,10 +130,13 @@ def _opening_result(k: Context, method: str) -> bytes:
     return _encode(result)
 
 
+# --- lists, and what waits for the first catalogs --------------------------------------------------------
+
+
 def list_all(k: Context, request: Incoming) -> None:
     if "cursor" in request.params and bytes(request.params["cursor"]) != b"null":
         raise Refusal(INVALID_PARAMS, "no cursor was given out: every list is one page. Leave cursor out.")
-    rollout.on_refresh(k)
+    k.emit(ListRequested())
     metrics.accepted(k, request.method)
     _wait_or_answer(k, request, _list_grace(k))
 
@@ -158,9 +175,7 @@ def _answer_waiter(k: Context, waiter: Waiter) -> None:
     elif waiter.method in _OPENING:
         result = _opening_result(k, waiter.method)
     else:
-        params = Raw(waiter.params) if waiter.params is not None else None
-        extra = {key: Raw(value) for key, value in waiter.extra.items()}
-        session.serve(k, Request(waiter.public_id, waiter.method, params, extra), waited=True)
+        k.emit(RequestResumed(waiter))
         return
     send(k, waiter.public_id, waiter.method, waiter.era, result, waiter.accepted_at)
 
@@ -176,6 +191,18 @@ def answer_waiting(k: Context) -> None:
         _answer_waiter(k, waiter)
 
 
+def may_find_owner(k: Context, request: Incoming) -> bool:
+    """While a server that starts has not said what it offers, nobody can say that none has it: wait."""
+    coming = any(
+        m.catalog is None and isinstance(m.phase, Starting | Waiting) for m in k.state.mounts.values()
+    )
+    full = len(k.state.waiters) >= k.limits.pending
+    if request.waited or not coming or full or k.state.session.closing is not None:
+        return False
+    k.state.waiters.append(_waiter(k, request, k.limits.list_grace_s))
+    return True
+
+
 def tick(k: Context) -> None:
     due = [w for w in k.state.waiters if w.until <= k.now]
     if not due:
@@ -188,13 +215,7 @@ def tick(k: Context) -> None:
     flush_waiters(k)
 
 
-def may_find_owner(k: Context, request: Incoming) -> bool:
-    """While a server that starts has not said what it offers, nobody can say that none has it: wait."""
-    coming = any(
-        m.catalog is None and isinstance(m.phase, Starting | Waiting) for m in k.state.mounts.values()
-    )
-    full = len(k.state.waiters) >= k.limits.pending
-    if request.waited or not coming or full or k.state.session.closing is not None:
-        return False
-    k.state.waiters.append(_waiter(k, request, k.limits.list_grace_s))
-    return True
+def set_tool_group(k: Context, group: str, *, is_enabled: bool) -> None:
+    """Only this session's list changes: what it enabled is part of its state, and outlives worker and host."""
+    k.state.session.groups[group] = is_enabled
+    k.emit(ListsChanged(["tools"]))

@@ -9,12 +9,12 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw
 
-from perdure.kernel import answering, asks, metrics, routing, streams, welcome
+from perdure.kernel import calls, client, metrics, routing, server_requests, subscriptions
 from perdure.kernel.catalog import LISTS
+from perdure.kernel.client_requests import Incoming, Refusal, open_request, refuse_if_closing, reply, scalar
 from perdure.kernel.context import Context
 from perdure.kernel.events import ClientFrame, ClientOversize
-from perdure.kernel.incoming import Incoming, Refusal, opened, refuse_if_closing, reply, scalar
-from perdure.kernel.state import Cataloguing, Draining, Live
+from perdure.kernel.state import Cataloguing, Draining, Live, Waiter
 from perdure.protocol.frames import (
     INVALID_REQUEST,
     Malformed,
@@ -42,14 +42,14 @@ def on_frame(k: Context, event: ClientFrame) -> None:
         case Notification() as note:
             _on_notification(k, note)
         case Response() as response:
-            asks.on_client_answer(k, response)
+            server_requests.on_client_answer(k, response)
         case Malformed() as bad:
             k.quarantine("client_malformed")
             if bad.is_response and bad.id in k.state.asks:
                 error = Raw(
                     _encode({"code": INVALID_REQUEST, "message": "the client's answer is unreadable"})
                 )
-                asks.on_client_answer(k, Response(bad.id, error=error))
+                server_requests.on_client_answer(k, Response(bad.id, error=error))
             else:
                 identity = None if _outstanding(k, bad.id) else bad.id
                 data = {"class": "protocol", "code": "malformed_frame", "detail": bad.reason}
@@ -110,8 +110,8 @@ def _on_request(k: Context, frame: Request) -> None:
 
 def serve(k: Context, frame: Request, *, waited: bool) -> None:
     try:
-        request = opened(frame, waited=waited)
-        welcome.notice_client(k, request)
+        request = open_request(frame, waited=waited)
+        client.notice_client(k, request)
         _route(k, request)
     except Refusal as refusal:
         metrics.accepted(k, frame.method)
@@ -119,24 +119,31 @@ def serve(k: Context, frame: Request, *, waited: bool) -> None:
         k.to_client(encode_error(frame.id, refusal.code, refusal.message, refusal.data))
 
 
+def resume(k: Context, waiter: Waiter) -> None:
+    """Route a request again that waited for the first catalogs."""
+    params = Raw(waiter.params) if waiter.params is not None else None
+    extra = {key: Raw(value) for key, value in waiter.extra.items()}
+    serve(k, Request(waiter.public_id, waiter.method, params, extra), waited=True)
+
+
 def _route(k: Context, request: Incoming) -> None:
     method = request.method
-    if (ticket := asks.ticket_of(request)) is not None:
-        asks.resume(k, request, ticket)
+    if (ticket := server_requests.ticket_of(request)) is not None:
+        calls.resume_parked(k, request, ticket)
     elif method in LISTS:
-        welcome.list_all(k, request)
+        client.list_all(k, request)
     elif method == "tools/call":
         routing.call_tool(k, request)
     elif method == "ping":
         reply(k, request, b"{}")
     elif method == "initialize":
-        welcome.initialize(k, request)
+        client.initialize(k, request)
     elif method == "server/discover":
-        welcome.discover(k, request)
+        client.discover(k, request)
     elif method == "subscriptions/listen":
         refuse_if_closing(k, request)
         metrics.accepted(k, method)
-        streams.open_listen(k, request)
+        subscriptions.open_listen(k, request)
     elif method == "logging/setLevel":
         routing.set_level(k, request)
     elif method in ("resources/read", "resources/subscribe", "resources/unsubscribe"):
@@ -159,13 +166,13 @@ def _on_notification(k: Context, note: Notification) -> None:
         k.quarantine("client_malformed")
         return
     if note.method == "notifications/initialized":
-        welcome.go_live(k)
+        client.go_live(k)
     elif note.method == "notifications/cancelled":
         identity = scalar(params.get("requestId"))
         if identity is not None:
             _cancel(k, identity)
     elif note.method == "notifications/progress":
-        asks.on_client_progress(k, params)
+        server_requests.on_client_progress(k, params)
     else:
         if note.method == _ROOTS_CHANGED:
             k.state.session.roots = None
@@ -173,14 +180,14 @@ def _on_notification(k: Context, note: Notification) -> None:
 
 
 def _cancel(k: Context, identity: RequestId) -> None:
-    if streams.close_listen(k, identity, answer=False):
+    if subscriptions.close_listen(k, identity, answer=False):
         return
     # initialize cannot be cancelled; a list that still waits can.
     kept = [w for w in k.state.waiters if w.public_id != identity or w.method == "initialize"]
     if len(kept) != len(k.state.waiters):
         k.state.waiters = kept
         return
-    answering.cancel(k, identity)
+    calls.cancel(k, identity)
 
 
 def _broadcast(k: Context, note: Notification) -> None:

@@ -47,7 +47,7 @@ class Refusal(Exception):
         self.data = data
 
 
-def opened(frame: Request, *, waited: bool) -> Incoming:
+def open_request(frame: Request, *, waited: bool) -> Incoming:
     raw = bytes(frame.params) if frame.params is not None else None
     try:
         params = members(raw) if raw is not None else {}

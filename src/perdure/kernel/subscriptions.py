@@ -1,40 +1,31 @@
-"""What the session keeps across generations, and what servers announce: subscriptions, levels, changes.
+"""What the client wants to hear of, and what servers announce: subscriptions, log levels, changed lists.
 
-A handshake client hears of a change by notification; a 2026 client only on a stream it opened.
-What a child cannot be trusted to keep is handed to its successor (law 13).
+A handshake client hears of a change by notification; a 2026 client only on a stream that it opened. What a server cannot be
+trusted to keep is handed to its successor (law 13).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 from msgspec import Raw
 
-from perdure.kernel import asks, metrics, opening
+from perdure.kernel import metrics
 from perdure.kernel.catalog import CHANGED
+from perdure.kernel.child_requests import send_request
+from perdure.kernel.client_requests import Incoming, scalar
 from perdure.kernel.context import Context
-from perdure.kernel.state import (
-    Draining,
-    ForCall,
-    ForListen,
-    ForSession,
-    InFlight,
-    Invocation,
-    Link,
-    Listen,
-    Live,
-    Mount,
-)
+from perdure.kernel.internal_events import ListsDoubted
+from perdure.kernel.state import ForListen, ForSession, InFlight, Invocation, Link, Listen, Live
 from perdure.protocol import eras
-from perdure.protocol.faults import Fault
 from perdure.protocol.frames import (
     INVALID_PARAMS,
     Members,
     Notification,
     RequestId,
     Response,
-    decode_id,
     encode_error,
     encode_members,
     encode_notification,
@@ -42,15 +33,14 @@ from perdure.protocol.frames import (
     members,
 )
 
-if TYPE_CHECKING:
-    from perdure.kernel.incoming import Incoming
-
-NOTICE_MAX: Final = 300
-NOTICES_MAX: Final = 5
 _encode = msgspec.json.encode
-SUBSCRIBING = frozenset({"resources/subscribe", "resources/unsubscribe"})
-_KIND_OF = {method: kind for kind, method in CHANGED.items()}
-_FILTER = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
+
+_SUBSCRIBING: Final = frozenset({"resources/subscribe", "resources/unsubscribe"})
+_FILTER: Final = {
+    "toolsListChanged": "tools",
+    "promptsListChanged": "prompts",
+    "resourcesListChanged": "resources",
+}
 
 
 class _Filter(msgspec.Struct):
@@ -60,11 +50,7 @@ class _Filter(msgspec.Struct):
     resourceSubscriptions: list[str] | None = None
 
 
-# --- announcing to the client ----------------------------------------------------------------------------
-
-
-def anyone_listens(k: Context) -> bool:
-    return k.state.session.live or bool(k.state.session.listens)
+# --- to the client ---------------------------------------------------------------------------------------
 
 
 def announce(k: Context, method: str, kind: str, params: Members | None = None, uri: str = "") -> None:
@@ -78,99 +64,13 @@ def announce(k: Context, method: str, kind: str, params: Members | None = None, 
             k.to_client(encode_notification(method, encode_members({**(params or {}), "_meta": meta})))
 
 
-# --- what children announce ----------------------------------------------------------------------------------
+def announce_lists(k: Context, kinds: Sequence[str]) -> None:
+    for kind in kinds:
+        announce(k, CHANGED[kind], kind)
 
 
-def on_child_notification(k: Context, link: Link, note: Notification) -> None:
-    public = isinstance(link.stage, Live | Draining)
-    try:
-        params = members(note.params) if note.params is not None else {}
-    except ValueError:
-        k.quarantine("child_malformed")
-        return
-    if note.method == eras.FILE_FAULTS_METHOD:
-        _file_faults(k, link, params)
-    elif note.method in _KIND_OF:
-        _relist(k, link)
-    elif note.method == "notifications/cancelled":
-        identity = _identity(params.get("requestId"))
-        if identity is not None:
-            asks.on_child_cancel(k, link, identity)
-    elif note.method == "notifications/progress":
-        _progress(k, link, params)
-    elif note.method == "notifications/subscriptions/acknowledged":
-        _acknowledged(k, link)
-    elif not public:
-        pass  # a candidate is not heard of before it serves
-    elif note.method == "notifications/resources/updated":
-        _updated(k, params)
-    elif note.method == "notifications/message":
-        _message(k, link, note, params)
-    elif note.method == eras.NOTICE and k.specs[link.mount].builtin:
-        _notice(k, link, params)
-    else:
-        k.to_client(encode_notification(note.method, note.params, note.extra))
-
-
-def _notice(k: Context, link: Link, params: Members) -> None:
-    """For `health`; a few of the newest."""
-    text = msgspec.json.decode(params.get("text", Raw(b'""')))
-    mount = k.state.mounts[link.mount]
-    mount.notices = [*mount.notices, str(text)[:NOTICE_MAX]][-NOTICES_MAX:]
-
-
-def _file_faults(k: Context, link: Link, params: Members) -> None:
-    """What the worker found wrong in the files that only it reads. Nobody else is asked."""
-    try:
-        faults = msgspec.json.decode(params.get("faults", Raw(b"[]")), type=list[Fault])
-    except msgspec.MsgspecError:
-        k.quarantine("child_malformed")
-        return
-    if k.specs[link.mount].builtin:
-        known = k.state.file_faults.get("settings", [])
-        metrics.found_in_files(k, "worker", [fault for fault in faults if fault not in known])
-
-
-def _relist(k: Context, link: Link) -> None:
-    """The server's lists changed: learn them first, then tell the client, so that it never sees the old ones."""
-    if isinstance(link.stage, Live) and not link.listing:
-        opening.list_all(k, link)
-    else:
-        link.relist = True
-
-
-def _identity(raw: Raw | None) -> RequestId | None:
-    return decode_id(raw) if raw is not None else None
-
-
-def _progress(k: Context, link: Link, params: Members) -> None:
-    """Progress under the client's own token, never going back, whatever attempt it comes from (law 6)."""
-    token = _identity(params.get("progressToken"))
-    route = k.state.routes.get(token) if type(token) is int else None
-    if route is None or (route.mount, route.generation) != (link.mount, link.generation):
-        k.quarantine("unexpected_progress")
-        return
-    if not isinstance(route.purpose, ForCall):
-        return
-    call = k.state.calls[route.purpose.seq]
-    try:
-        value = float(msgspec.json.decode(params.get("progress", Raw(b"null")), type=float))
-    except msgspec.MsgspecError:
-        k.quarantine("unexpected_progress")
-        return
-    if call.token is None or not isinstance(call.state, InFlight):
-        return
-    call.deadline = k.now + call.timeout
-    call.overdue = False
-    if call.progress is not None and value <= call.progress:
-        return
-    call.progress = value
-    known = {**params, "progressToken": Raw(_encode(call.token))}
-    k.to_client(encode_notification("notifications/progress", encode_members(known)))
-
-
-def _updated(k: Context, params: Members) -> None:
-    uri = _identity(params.get("uri"))
+def on_updated(k: Context, params: Members) -> None:
+    uri = scalar(params.get("uri"))
     if not isinstance(uri, str):
         return
     announce(k, "notifications/resources/updated", "", _without_subscription(params), uri)
@@ -188,12 +88,12 @@ def _without_subscription(params: Members) -> Members:
     return {**rest, "_meta": encode_members(meta)} if meta else rest
 
 
-def _message(k: Context, link: Link, note: Notification, params: Members) -> None:
+def on_log_message(k: Context, link: Link, note: Notification, params: Members) -> None:
     """Log messages: a 2026 client gets them only while a request of its own asks for that level."""
     if k.state.session.initialized:
         k.to_client(encode_notification(note.method, note.params, note.extra))
         return
-    level = _identity(params.get("level"))
+    level = scalar(params.get("level"))
     for call in k.state.calls.values():
         wanted = call.log_level in eras.LOG_LEVELS and level in eras.LOG_LEVELS
         if wanted and call.mount == link.mount and isinstance(call.state, InFlight):
@@ -203,7 +103,7 @@ def _message(k: Context, link: Link, note: Notification, params: Members) -> Non
                 return
 
 
-# --- what the client wants to hear -------------------------------------------------------------------------------
+# --- what the client wants to hear -----------------------------------------------------------------------
 
 
 def open_listen(k: Context, request: Incoming) -> None:
@@ -264,7 +164,7 @@ def close_all(k: Context) -> None:
         close_listen(k, listen.public_id, answer=True)
 
 
-def record(k: Context, link: Link, call: Invocation) -> None:
+def on_session_call(k: Context, link: Link, call: Invocation) -> None:
     """Keep what the call changed in the session, once it succeeded and before the client hears of it."""
     session = k.state.session
     if call.method == "resources/subscribe":
@@ -277,20 +177,11 @@ def record(k: Context, link: Link, call: Invocation) -> None:
         session.log_level = call.name
     else:
         return
-    if link.era == "modern" and call.method in SUBSCRIBING:
-        _listen(k, link, wanted_uris(k, k.state.mounts[link.mount]))
+    if link.era == "modern" and call.method in _SUBSCRIBING:
+        _listen(k, link, k.wanted_uris(k.state.mounts[link.mount]))
 
 
-# --- telling the children -------------------------------------------------------------------------------------------
-
-
-def wanted_uris(k: Context, mount: Mount) -> list[str]:
-    session = k.state.session
-    wanted = {uri for uri, owner in session.subscriptions.items() if owner == mount.name}
-    wanted.update(
-        uri for listen in session.listens for uri in listen.uris if k.public.resource_owner(uri) == mount.name
-    )
-    return sorted(wanted)
+# --- to the servers --------------------------------------------------------------------------------------
 
 
 def restore(k: Context, link: Link) -> None:
@@ -305,6 +196,17 @@ def set_level(k: Context, link: Link, level: str) -> None:
         _tell(k, link, "logging/setLevel", {"level": Raw(_encode(level))})
 
 
+def raise_level(k: Context, name: str, level: str) -> None:
+    """A handshake server logs at one level for everyone: the most detailed that anyone asked for."""
+    session = k.state.session
+    known = session.log_level
+    if not known or eras.LOG_LEVELS.index(level) < eras.LOG_LEVELS.index(known):
+        session.log_level = level
+        link = k.state.mounts[name].serving_link()
+        if link is not None:
+            set_level(k, link, level)
+
+
 def _tell(k: Context, link: Link, method: str, params: Members) -> None:
     """Hand session state over. The answer changes nothing, so a server that gives none costs a bounded memory."""
     told = [
@@ -315,7 +217,7 @@ def _tell(k: Context, link: Link, method: str, params: Members) -> None:
     ]
     if len(told) >= k.limits.subscriptions:
         del k.state.routes[told[0]]
-    opening.ask(k, link, method, params, ForSession())
+    send_request(k, link, method, params, ForSession())
 
 
 def sync_all(k: Context) -> None:
@@ -326,7 +228,7 @@ def sync_all(k: Context) -> None:
 
 
 def sync(k: Context, link: Link) -> None:
-    wanted = wanted_uris(k, k.state.mounts[link.mount])
+    wanted = k.wanted_uris(k.state.mounts[link.mount])
     if link.era == "modern":
         if link.listen == 0 or wanted != link.subscribed:
             _listen(k, link, wanted)
@@ -346,7 +248,7 @@ def _listen(k: Context, link: Link, uris: list[str]) -> None:
     wanted: dict[str, object] = dict.fromkeys(_FILTER, True)
     if uris:
         wanted["resourceSubscriptions"] = uris
-    link.listen = opening.ask(
+    link.listen = send_request(
         k, link, "subscriptions/listen", {"notifications": Raw(_encode(wanted))}, ForListen()
     )
     link.subscribed = uris
@@ -355,7 +257,7 @@ def _listen(k: Context, link: Link, uris: list[str]) -> None:
         k.to_child(link, encode_notification("notifications/cancelled", _encode({"requestId": old})))
 
 
-def _acknowledged(k: Context, link: Link) -> None:
+def on_acknowledged(k: Context, link: Link) -> None:
     route = k.state.routes.get(link.listen)
     if route is not None and isinstance(route.purpose, ForListen):
         k.state.routes[link.listen] = msgspec.structs.replace(route, purpose=ForListen(is_open=True))
@@ -370,4 +272,4 @@ def on_listen_ended(k: Context, link: Link, response: Response, *, is_open: bool
         link.relistened += 1
         link.listen = 0
         _listen(k, link, link.subscribed)
-        _relist(k, link)
+        k.emit(ListsDoubted(link))
