@@ -24,6 +24,7 @@ from perdure.kernel.state import Invocation
 from perdure.platform import guardian
 from perdure.platform.fault_points import point
 from perdure.protocol.calls import Call
+from perdure.protocol.faults import Fault
 from perdure.protocol.frames import Members, encode_result
 from perdure.storage.files.fingerprint import Expected
 from perdure.storage.files.pending import PendingFile
@@ -217,7 +218,10 @@ def foreign_edit_is_overwritten() -> None:
 
 @BUGS.add("a lost call is given up without asking", HOSTED)
 def lost_call_is_given_up() -> None:
-    replace(calls, "hold", calls.answer_unknown)
+    def hold(k: Kernel, call: Invocation, fault: Fault, *, may_run: bool) -> None:
+        calls.answer_unknown(k, call, fault)
+
+    replace(calls, "hold", hold)
 
 
 @BUGS.add("a recovered call is answered twice", HOSTED)

@@ -20,6 +20,7 @@ from perdure.kernel.state import (
     Live,
     Mount,
     Open,
+    Overdue,
     Parked,
     Preparing,
     Probing,
@@ -56,11 +57,11 @@ def _limit(module: ModuleType, function: str, **limits: float) -> None:
     """Give the kernel other limits while this function runs."""
 
     def make(original: Function) -> Function:
-        def limited(k: Kernel, *args: Any) -> Any:
+        def limited(k: Kernel, *args: Any, **options: Any) -> Any:
             kept = k.limits
             k.limits = msgspec.structs.replace(kept, **limits)
             try:
-                return original(k, *args)
+                return original(k, *args, **options)
             finally:
                 k.limits = kept
 
@@ -119,7 +120,8 @@ def unknown_is_taken_for_absent() -> None:
 @BUGS.add("a running call that is absent is redone")
 def running_call_is_redone() -> None:
     def on_probe_answer(k: Kernel, link: Link, call: Invocation, response: Response) -> None:
-        call.overdue = False
+        if isinstance(call.state, Probing):
+            call.state = msgspec.structs.replace(call.state, may_run=False)
 
     before(calls, "on_probe_answer", on_probe_answer)
 
@@ -142,11 +144,11 @@ def held_call_is_not_probed() -> None:
 @BUGS.add("an unanswered call is not probed at its deadline")
 def overdue_call_is_not_probed() -> None:
     def make(original: Function) -> Function:
-        def answer_deadline(k: Kernel, link: Link, call: Invocation) -> None:
+        def answer_deadline(k: Kernel, link: Link, call: Invocation, overdue: Overdue) -> None:
             if isinstance(call.replay, ProbeRequired):
                 calls.answer_result(k, call, "handshake", _INVENTED)
             else:
-                original(k, link, call)
+                original(k, link, call, overdue)
 
         return answer_deadline
 
@@ -319,7 +321,7 @@ def duplicate_id_overwrites() -> None:
 @BUGS.add("a late answer is delivered")
 def late_answer_is_delivered() -> None:
     def is_running(k: Kernel, call: Invocation, *reason: str) -> bool:
-        return isinstance(call.state, InFlight)
+        return isinstance(call.state, InFlight | Overdue)
 
     skip_if(calls, "withdraw", is_running)
 
@@ -357,7 +359,7 @@ def deadlines_are_ignored() -> None:
     def is_no_probe(k: Kernel, call: Invocation) -> bool:
         return not isinstance(call.state, Probing)
 
-    skip_if(calls, "_overdue", is_no_probe)
+    skip_if(calls, "_on_deadline", is_no_probe)
 
 
 @BUGS.add("a list that waits is never answered")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,10 +11,13 @@ import pytest
 
 from harness.kernel.stage import Stage, tool
 from perdure.kernel.core import Kernel
+from perdure.kernel.state import Answered, Held, InFlight, Overdue, Parked, Probing, Queued, ReadKeys
 from perdure.protocol.mounts import MountSpec
+from perdure.protocol.replay import ProbeRequired
 
 WORKER = MountSpec("w", builtin=True)
 TOOLS = [tool("get", "convergent"), tool("put", "probe"), tool("once", "never")]
+PREVIOUS = Path(__file__).parents[1] / "fixtures" / "previous_version"
 DONE = {"content": [{"type": "text", "text": "done"}]}
 
 
@@ -161,3 +165,44 @@ def test_a_snapshot_that_contradicts_itself_is_refused_whole(spoil: Callable[[di
 def test_bytes_that_are_no_snapshot_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError):
         Kernel({"w": WORKER}, session_id="s").restore(data)
+
+
+def previous(name: str, *specs: MountSpec) -> Stage:
+    """A stage whose kernel took up a snapshot of version 2, which kept data of a call's state in the call."""
+    stage = Stage(*specs)
+    stage.kernel.restore((PREVIOUS / name).read_bytes())
+    stage.now = stage.kernel.now
+    return stage
+
+
+def test_calls_of_a_snapshot_of_the_version_before_go_on_in_their_states() -> None:
+    charge = ProbeRequired("find", {"tag": "/tag"})
+    stage = previous(
+        "kernel_2_handshake.snapshot", WORKER, MountSpec("m", prefix="m__", replay={"charge": charge})
+    )
+    calls = {call.public_id: call for call in stage.kernel.state.calls.values()}
+    assert {identity: type(call.state) for identity, call in calls.items()} == {
+        "held": Held,
+        "queued-m": Queued,
+        "probing": Probing,
+        "waits": Queued,
+        "overdue": Overdue,
+        "in flight": InFlight,
+    }
+    assert calls["probing"].conflicts == calls["waits"].conflicts == ReadKeys(("f",))
+    probing = calls["probing"].state
+    assert isinstance(probing, Probing)
+    stage.says("w", 2, {"id": probing.child_id, "result": {"status": "absent"}})
+    assert [s.params["arguments"] for s in stage.got("w", "tools/call")] == [{"path": "f"}, {"path": "f"}]
+    stage.wait(10.0)
+    assert stage.answer("overdue")["error"]["data"]["outcome"] == "unknown"
+
+
+def test_questions_of_a_snapshot_of_the_version_before_go_on() -> None:
+    stage = previous("kernel_2_modern.snapshot", WORKER)
+    answered, parked = (call.state for call in stage.kernel.state.calls.values())
+    assert isinstance(answered, Answered)
+    assert isinstance(parked, Parked)
+    params = {"name": "once", "arguments": {}, "requestState": answered.ticket}
+    stage.request("back", "tools/call", params, modern=True)
+    assert stage.answer("back")["result"]["content"][0]["text"] == "kept"

@@ -6,20 +6,21 @@
 | (new) | too many pending, or its server is unavailable | (answered: not started) |
 | Queued | its server is ready and nothing that conflicts is undecided | InFlight |
 | Queued | deadline, server given up, queue full | (answered) |
-| InFlight | the server answers | (answered) |
-| InFlight | deadline | InFlight, overdue: the server is pinged |
-| InFlight | deadline again, or the server is alive | (answered: unknown), or Held where a probe can decide |
-| InFlight | the server is lost: Convergent | Queued |
-| InFlight | the server is lost: ProbeRequired | Held |
-| InFlight | the server is lost: NeverReplay | (answered: unknown) |
-| InFlight | a handshake server asks, the client is of 2026 | Parked |
-| InFlight | a 2026 server asks for input, the client is of the handshake era | Asking |
-| Parked | the server answers | Parked, with the answer |
-| Parked | the client retries with the ticket | InFlight, or (answered) |
-| Parked | the client does not come back, or the server is lost | (forgotten) |
+| InFlight, Overdue | the server answers | (answered) |
+| InFlight | deadline, and no question of the server's is open | Overdue: the server is pinged |
+| Overdue | progress | InFlight |
+| Overdue | deadline, or the server is alive | (answered: unknown), or Held where a probe can decide |
+| InFlight, Overdue, Asking | the server is lost: Convergent | Queued |
+| InFlight, Overdue, Asking | the server is lost: ProbeRequired | Held |
+| InFlight, Overdue, Asking | the server is lost: NeverReplay | (answered: unknown) |
+| InFlight, Overdue | a handshake server asks, the client is of 2026 | Parked |
+| InFlight, Overdue | a 2026 server asks for input, the client is of the handshake era | Asking |
+| Parked | the server answers | Answered |
+| Parked | the client retries with the ticket | InFlight, or Parked again while questions are open |
+| Answered | the client retries with the ticket | (answered) |
+| Parked, Answered | the client does not come back, or the server is lost | (forgotten) |
 | Asking | the client answered every question | InFlight |
 | Asking | the client refuses, or the questions expire | (answered) |
-| Asking | the server is lost | as InFlight |
 | Held | a generation serves | Probing |
 | Held, Probing | deadline | (answered: unknown) |
 | Probing | done | (answered) |
@@ -58,6 +59,7 @@ from perdure.kernel.events import NotRecorded
 from perdure.kernel.internal_events import LivenessDoubted, ServerNeeded, SessionCallSucceeded
 from perdure.kernel.metrics import Ending
 from perdure.kernel.state import (
+    Answered,
     Ask,
     Asking,
     Disabled,
@@ -71,11 +73,14 @@ from perdure.kernel.state import (
     Link,
     Mount,
     Open,
+    Overdue,
     Parked,
     Probing,
     Queued,
+    ReadKeys,
     Route,
     Stopped,
+    UnreadKeys,
 )
 from perdure.protocol import eras
 from perdure.protocol.fault_messages import host_error
@@ -202,21 +207,20 @@ def classify(k: Context, call: Invocation) -> None:
     else:
         entry = k.public.tool(spec.prefix + call.name)
         if entry is None or entry.mount != call.mount:
-            call.replay, call.conflict, call.keys = NEVER, (), ()
+            call.replay, call.conflicts = NEVER, ReadKeys()
         else:
             call.replay = entry.replay
-            call.conflict, call.keys = entry.conflict, None if entry.conflict else ()
+            call.conflicts = UnreadKeys(entry.conflict) if entry.conflict else ReadKeys()
             call.timeout = entry.deadline_s or spec.call_s
             call.is_wait = entry.waits
     if call.attempts == 0:
         call.deadline = call.accepted_at + call.timeout
 
 
-def conflict_keys(k: Context, call: Invocation) -> tuple[str, ...]:
-    """What the call may be changing. Read when somebody has to know: as a rule nobody waits for anybody."""
-    if call.keys is None:
-        call.keys = conflict_keys_at(call, call.conflict)
-    return call.keys
+def _conflict_keys(call: Invocation) -> tuple[str, ...]:
+    if isinstance(call.conflicts, UnreadKeys):
+        call.conflicts = ReadKeys(conflict_keys_at(call, call.conflicts.pointers))
+    return call.conflicts.keys
 
 
 # --- dispatch --------------------------------------------------------------------------------------------
@@ -235,8 +239,8 @@ def dispatch_ready(k: Context, mount: Mount) -> None:
         call = k.state.calls[seq]
         if call.attempts == 0:
             classify(k, call)
-        if barred and not barred.isdisjoint(conflict_keys(k, call)):
-            barred.update(conflict_keys(k, call))
+        if barred and not barred.isdisjoint(_conflict_keys(call)):
+            barred.update(_conflict_keys(call))
             continue
         mount.queue.remove(seq)
         free -= 1
@@ -247,17 +251,16 @@ def _barred_keys(k: Context, mount: Mount) -> set[str]:
     """What an undecided call, or one still running on a fenced generation, may be changing."""
     barred: set[str] = set()
     for call in k.state.calls.values():
-        if call.mount != mount.name or call.keys == ():
+        if call.mount != mount.name or call.conflicts == ReadKeys():
             continue
         match call.state:
-            case Held() | Probing():
-                barred.update(conflict_keys(k, call))
-            case InFlight(generation) | Parked(generation) | Asking(generation) if isinstance(
-                mount.links[generation].stage, Draining
-            ):
-                barred.update(conflict_keys(k, call))
-            case _:
+            case Queued():
                 pass
+            case Held() | Probing():
+                barred.update(_conflict_keys(call))
+            case state:
+                if isinstance(mount.links[state.generation].stage, Draining):
+                    barred.update(_conflict_keys(call))
     return barred
 
 
@@ -281,7 +284,6 @@ def dispatch(k: Context, link: Link, call: Invocation) -> None:
 def send(k: Context, link: Link, call: Invocation, child_id: int) -> None:
     call.state = InFlight(link.generation, child_id)
     call.deadline = k.now + call.timeout
-    call.overdue = False
     k.state.routes[child_id] = Route(link.mount, link.generation, ForCall(call.seq))
     extra = {key: Raw(value) for key, value in call.extra.items()}
     k.to_child(link, encode_request(child_id, call.method, child_params(k, link, call, child_id), extra))
@@ -361,7 +363,11 @@ def answer_error(
 
 def answer_unknown(k: Context, call: Invocation, fault: Fault) -> None:
     """The honest answer where nothing may be redone: it was sent, and nobody knows."""
-    number = DEADLINE if call.overdue else OUTCOME_UNKNOWN
+    match call.state:
+        case Overdue() | Held(may_run=True) | Probing(may_run=True):
+            number = DEADLINE
+        case _:
+            number = OUTCOME_UNKNOWN
     answer_error(k, call, number, fault, "unknown", advice(call))
 
 
@@ -372,7 +378,7 @@ def finish(k: Context, call: Invocation, ending: Ending | None, code: str = "") 
     if call.seq in mount.queue:
         mount.queue.remove(call.seq)
     match call.state:
-        case InFlight(_, child_id) | Probing(_, child_id) | Parked(_, child_id):
+        case InFlight(_, child_id) | Overdue(_, child_id) | Probing(_, child_id) | Parked(_, child_id):
             k.state.routes.pop(child_id, None)
         case _:
             pass
@@ -398,10 +404,10 @@ def on_progress(k: Context, link: Link, params: Members) -> None:
     except msgspec.MsgspecError:
         k.quarantine("unexpected_progress")
         return
-    if call.token is None or not isinstance(call.state, InFlight):
+    if call.token is None or not isinstance(call.state, InFlight | Overdue):
         return
+    call.state = InFlight(call.state.generation, call.state.child_id)
     call.deadline = k.now + call.timeout
-    call.overdue = False
     if call.progress is not None and value <= call.progress:
         return
     call.progress = value
@@ -422,7 +428,7 @@ def cancel(k: Context, public_id: RequestId) -> None:
 
 def withdraw(k: Context, call: Invocation, reason: str = "cancelled by the client") -> None:
     match call.state:
-        case InFlight(generation, child_id) | Parked(generation, child_id):
+        case InFlight(generation, child_id) | Overdue(generation, child_id) | Parked(generation, child_id):
             link = k.link(call.mount, generation)
             if link is not None and child_id in k.state.routes:
                 params = _encode({"requestId": child_id, "reason": reason})
@@ -437,21 +443,17 @@ def withdraw(k: Context, call: Invocation, reason: str = "cancelled by the clien
 
 
 def timers(k: Context) -> list[float]:
-    times = [c.state.deadline if isinstance(c.state, Probing) else c.deadline for c in k.state.calls.values()]
-    return times + server_requests.timers(k)
+    return [call.deadline for call in k.state.calls.values()] + server_requests.timers(k)
 
 
 def tick(k: Context) -> None:
     server_requests.tick(k)
     for call in list(k.state.calls.values()):
-        if call.seq not in k.state.calls:
-            continue
-        due = call.state.deadline if isinstance(call.state, Probing) else call.deadline
-        if due <= k.now:
-            _overdue(k, call)
+        if call.seq in k.state.calls and call.deadline <= k.now:
+            _on_deadline(k, call)
 
 
-def _overdue(k: Context, call: Invocation) -> None:
+def _on_deadline(k: Context, call: Invocation) -> None:
     match call.state:
         case Queued():
             late = Fault("timeout", "deadline", k.state.mounts[call.mount].generation, "waited too long")
@@ -461,37 +463,35 @@ def _overdue(k: Context, call: Invocation) -> None:
                 answer_error(k, call, DEADLINE, late, "unknown", advice(call))
         case Held() | Probing():
             answer_unknown(k, call, Fault("timeout", "probe_timeout", 0, "the probe did not answer"))
-        case Parked():
+        case Parked() | Answered():
             withdraw(k, call, "the client did not come back with an answer")
         case Asking():
             call.deadline = k.now + call.timeout
-        case InFlight(generation):
-            link = k.state.mounts[call.mount].links[generation]
-            if server_requests.is_waited_for(k, call):
-                call.deadline = k.now + call.timeout  # a person may be thinking
-            elif call.overdue:
-                _answer_deadline(k, link, call)
-            else:
-                call.overdue = True
-                call.deadline = k.now + k.limits.ping_s + 1.0
-                k.emit(LivenessDoubted(link))
+        case InFlight() | Overdue() if server_requests.is_waited_for(k, call):
+            call.deadline = k.now + call.timeout  # a person may be thinking
+        case InFlight(generation, child_id):
+            call.state = Overdue(generation, child_id)
+            call.deadline = k.now + k.limits.ping_s + 1.0
+            k.emit(LivenessDoubted(k.state.mounts[call.mount].links[generation]))
+        case Overdue(generation):
+            _answer_deadline(k, k.state.mounts[call.mount].links[generation], call, call.state)
 
 
 def on_alive(k: Context, link: Link) -> None:
+    """The server lives: what it has not answered in time ends alone."""
     for call in k.in_flight(link):
-        if call.overdue:
-            _answer_deadline(k, link, call)
+        if isinstance(call.state, Overdue):
+            _answer_deadline(k, link, call, call.state)
 
 
-def _answer_deadline(k: Context, link: Link, call: Invocation) -> None:
-    assert isinstance(call.state, InFlight)
-    params = _encode({"requestId": call.state.child_id, "reason": "deadline exceeded"})
+def _answer_deadline(k: Context, link: Link, call: Invocation, overdue: Overdue) -> None:
+    params = _encode({"requestId": overdue.child_id, "reason": "deadline exceeded"})
     k.to_child(link, encode_notification("notifications/cancelled", params))
     fault = Fault("timeout", "deadline", link.generation, f"no answer within {call.timeout:g} s")
     k.note("fault", mount=call.mount, generation=link.generation, **{"class": "timeout"}, code="deadline")
     if isinstance(call.replay, ProbeRequired):
-        k.state.routes.pop(call.state.child_id, None)
-        hold(k, call, fault)
+        k.state.routes.pop(overdue.child_id, None)
+        hold(k, call, fault, may_run=True)
         probe_held(k, k.state.mounts[call.mount])
         return
     answer_error(k, call, DEADLINE, fault, "unknown", advice(call))
@@ -510,21 +510,17 @@ def on_generation_lost(k: Context, link: Link, fault: Fault) -> None:
 
 def settle_lost(k: Context, mount: Mount, call: Invocation, fault: Fault) -> None:
     """What the replay class allows for one call whose attempt was lost (law 3)."""
-    call.fault = fault
-    if isinstance(call.state, Parked):
-        # Its question was the answer to the last request; the retry will find the ticket gone.
-        finish(k, call, None)
-        return
-    if isinstance(call.state, Probing):
-        hold(k, call, fault)
-        return
-    match call.replay:
-        case Convergent():
+    match call.state, call.replay:
+        case Parked() | Answered(), _:
+            # Its question was the answer to the last request; the retry will find the ticket gone.
+            finish(k, call, None)
+        case Probing(may_run=may_run), _:
+            hold(k, call, fault, may_run=may_run)  # what may run it need not be the process that was asked
+        case _, Convergent():
             requeue(k, mount, call, fault)
-        case ProbeRequired():
-            call.overdue = False  # its process is gone: what a probe finds absent now stays absent
-            hold(k, call, fault)
-        case NeverReplay():
+        case _, ProbeRequired():
+            hold(k, call, fault, may_run=False)  # its process is gone: what a probe finds absent stays absent
+        case _, NeverReplay():
             answer_unknown(k, call, fault)
 
 
@@ -540,17 +536,15 @@ def requeue(k: Context, mount: Mount, call: Invocation, fault: Fault) -> None:
         answer_error(k, call, QUEUE_FULL, full, "unknown", advice(call), cause=fault)
         return
     call.state = Queued()
-    call.overdue = False
     call.deadline = k.now + call.timeout
     insort(mount.queue, call.seq)
 
 
-def hold(k: Context, call: Invocation, fault: Fault) -> None:
+def hold(k: Context, call: Invocation, fault: Fault, *, may_run: bool) -> None:
     if call.probes >= k.limits.probes:
         answer_unknown(k, call, fault)
         return
-    call.fault = fault
-    call.state = Held()
+    call.state = Held(fault, may_run)
     call.deadline = k.now + call.timeout
 
 
@@ -577,7 +571,7 @@ def end_all(k: Context) -> None:
     """The session ends with work unfinished: everyone still waiting is told what is known."""
     for call in sorted(k.state.calls.values(), key=lambda c: c.seq):
         fault = Fault("process", "closing", k.state.mounts[call.mount].generation)
-        if isinstance(call.state, Parked):
+        if isinstance(call.state, Parked | Answered):
             finish(k, call, None)
         elif call.attempts == 0:
             answer_error(k, call, UNAVAILABLE, fault, "not_started", "later")
@@ -601,6 +595,7 @@ def probe_held(k: Context, mount: Mount) -> None:
 def probe(k: Context, link: Link, call: Invocation) -> None:
     if not isinstance(call.state, Held) or not isinstance(call.replay, ProbeRequired):
         return
+    held = call.state
     try:
         method, params = probe_question(k, call, call.replay)
     except (LookupError, ValueError, msgspec.MsgspecError):
@@ -608,25 +603,24 @@ def probe(k: Context, link: Link, call: Invocation) -> None:
         return
     call.probes += 1
     identity = send_request(k, link, method, params, ForProbe(call.seq))
-    call.state = Probing(link.generation, identity, k.now + k.limits.probe_s)
+    call.state = Probing(link.generation, identity, held.fault, held.may_run)
+    call.deadline = k.now + k.limits.probe_s
     k.note("probe", mount=call.mount, generation=link.generation, call=call.seq, phase="asked")
 
 
 def on_probe_answer(k: Context, link: Link, call: Invocation, response: Response) -> None:
     assert isinstance(call.replay, ProbeRequired)
+    assert isinstance(call.state, Probing)
     mount = k.state.mounts[call.mount]
     answer = read_probe(call.replay, response)
     k.note("probe", mount=call.mount, call=call.seq, phase=type(answer).__name__)
     match answer:
         case Completed(result):
             answer_result(k, call, "handshake", result)  # a probe's result need not be of any era
-        case SafeToRetry() if not call.overdue:
-            requeue(k, mount, call, call.fault or Fault("process", "lost", link.generation))
-        case SafeToRetry():
-            # Only its deadline passed: its process lives and may still do it.
-            answer_unknown(k, call, call.fault or Fault("timeout", "deadline", link.generation))
-        case StillUnknown():
-            answer_unknown(k, call, call.fault or Fault("ambiguous", "probe_unknown", link.generation))
+        case SafeToRetry() if not call.state.may_run:
+            requeue(k, mount, call, call.state.fault)
+        case SafeToRetry() | StillUnknown():
+            answer_unknown(k, call, call.state.fault)
 
 
 # --- questions in the course of a call -------------------------------------------------------------------
@@ -634,7 +628,7 @@ def on_probe_answer(k: Context, link: Link, call: Invocation, response: Response
 
 def park(k: Context, call: Invocation) -> None:
     """Answer the client's request with the open questions; the call itself goes on in its server."""
-    if not isinstance(call.state, InFlight):
+    if not isinstance(call.state, InFlight | Overdue):
         return
     ticket = f"perdure.{k.state.session.session_id}.{call.seq}.{k.mint()}"
     result: Members = {
@@ -654,10 +648,11 @@ def park(k: Context, call: Invocation) -> None:
 def keep_answer(k: Context, call: Invocation, response: Response) -> None:
     """The server answered without waiting for the client: hold it until the client comes back."""
     assert isinstance(call.state, Parked)
-    call.state = msgspec.structs.replace(
-        call.state,
-        result=bytes(response.result) if response.result is not None else None,
-        error=bytes(response.error) if response.error is not None else None,
+    call.state = Answered(
+        call.state.generation,
+        call.state.ticket,
+        bytes(response.result) if response.result is not None else None,
+        bytes(response.error) if response.error is not None else None,
     )
 
 
@@ -665,9 +660,12 @@ def resume_parked(k: Context, request: Incoming, ticket: str) -> None:
     """The client comes back with answers: hand them to the server and go on waiting for its result."""
     metrics.accepted(k, request.method)
     for call in k.state.calls.values():
-        if isinstance(call.state, Parked) and call.state.ticket == ticket and call.method == request.method:
-            _take_up(k, request, call, call.state)
-            return
+        match call.state:
+            case Parked() | Answered() if call.state.ticket == ticket and call.method == request.method:
+                _take_up(k, request, call, call.state)
+                return
+            case _:
+                pass
     fault = Fault("process", "question_lost", 0, "the server that asked is gone")
     metrics.ended(k, request.method, k.now, "recovery_error")
     error = host_error(
@@ -682,28 +680,29 @@ def resume_parked(k: Context, request: Incoming, ticket: str) -> None:
     k.to_client(encode_raw_error(request.id, error))
 
 
-def _take_up(k: Context, request: Incoming, call: Invocation, parked: Parked) -> None:
+def _take_up(k: Context, request: Incoming, call: Invocation, parked: Parked | Answered) -> None:
     link = k.state.mounts[call.mount].links[parked.generation]
     call.public_id = request.id
     call.accepted_at = k.now
     call.token = request.token
     call.progress = None
     k.state.ids[request.id] = call.seq
-    call.state = InFlight(parked.generation, parked.child_id)
-    call.deadline = k.now + call.timeout
     try:
         answers = members(request.params.get("inputResponses", Raw(b"{}")))
     except ValueError:
         answers = {}
     server_requests.take_answers(k, link, call, answers)
-    if parked.result is not None or parked.error is not None:
+    if isinstance(parked, Answered):
         response = Response(
-            parked.child_id,
+            None,
             Raw(parked.result) if parked.result is not None else None,
             Raw(parked.error) if parked.error is not None else None,
         )
         on_answer(k, link, call, response)
-    elif any(ask.call == call.seq for ask in k.state.asks.values()):
+        return
+    call.state = InFlight(parked.generation, parked.child_id)
+    call.deadline = k.now + call.timeout
+    if any(ask.call == call.seq for ask in k.state.asks.values()):
         park(k, call)
 
 
@@ -741,9 +740,10 @@ def on_input_answer(k: Context, identity: int, ask: Ask, response: Response) -> 
         finish(k, call, "response_error")
         k.to_client(encode_raw_error(call.public_id, response.error or Raw(b"{}")))
         return
-    del call.state.waiting[identity]
-    call.state.answers[ask.input_key] = bytes(response.result)
-    if not call.state.waiting:
+    waiting = {number: key for number, key in call.state.waiting.items() if number != identity}
+    answers = {**call.state.answers, ask.input_key: bytes(response.result)}
+    call.state = msgspec.structs.replace(call.state, waiting=waiting, answers=answers)
+    if not waiting:
         _send_answers(k, link, call, call.state)
 
 

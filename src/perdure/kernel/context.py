@@ -20,6 +20,7 @@ from perdure.kernel.state import (
     KnownTools,
     Link,
     Mount,
+    Overdue,
     Session,
     State,
 )
@@ -136,7 +137,7 @@ class Context(ABC):
 
     def in_flight(self, link: Link) -> list[Invocation]:
         """The calls that this generation works on, oldest first."""
-        running = (call for call in self.state.calls.values() if isinstance(call.state, InFlight))
+        running = (call for call in self.state.calls.values() if isinstance(call.state, InFlight | Overdue))
         return sorted((call for call in running if call.is_on(link)), key=lambda call: call.seq)
 
     def wanted_uris(self, mount: Mount) -> list[str]:

@@ -18,7 +18,7 @@ from msgspec import Raw
 from perdure.kernel.client_requests import Incoming
 from perdure.kernel.context import Context
 from perdure.kernel.internal_events import InputAnswered, InputExpired, InputNeeded
-from perdure.kernel.state import Ask, Draining, InFlight, Invocation, Link, Live, Parked
+from perdure.kernel.state import Ask, Draining, InFlight, Invocation, Link, Live, Overdue, Parked
 from perdure.protocol import eras
 from perdure.protocol.frames import (
     INVALID_REQUEST,
@@ -167,8 +167,7 @@ def _ask_modern_client(k: Context, link: Link, request: Request, ability: str | 
                 params,
                 k.now,
             )
-            if isinstance(call.state, InFlight):
-                k.emit(InputNeeded(call))
+            k.emit(InputNeeded(call))
             return
     k.to_child(
         link, encode_error(request.id, INVALID_REQUEST, "no request of the client's is open to ask in")
@@ -177,8 +176,8 @@ def _ask_modern_client(k: Context, link: Link, request: Request, ability: str | 
 
 def is_open_on(call: Invocation, link: Link) -> bool:
     match call.state:
-        case InFlight(generation) | Parked(generation, result=None, error=None):
-            return (call.mount, generation) == (link.mount, link.generation)
+        case InFlight() | Overdue() | Parked():
+            return call.is_on(link)
         case _:
             return False
 

@@ -12,11 +12,24 @@ from typing import Any, Final
 import msgspec
 from msgspec.msgpack import Ext
 
-from perdure.kernel.state import ForCall, ForProbe, Held, Invocation, Parked, Queued, Serving, Starting, State
+from perdure.kernel.state import (
+    Answered,
+    ForCall,
+    ForProbe,
+    Held,
+    Invocation,
+    Parked,
+    Queued,
+    Serving,
+    Starting,
+    State,
+)
+from perdure.protocol.faults import Fault
 from perdure.protocol.frames import RequestId
 from perdure.protocol.mounts import Limits, MountSpec
 
-SNAPSHOT_VERSION: Final = 2
+SNAPSHOT_VERSION: Final = 3
+_BEFORE: Final = 2
 _WIDE_INTEGER: Final = 1
 
 
@@ -40,8 +53,19 @@ def load_state(data: bytes, specs: Mapping[str, MountSpec], limits: Limits) -> C
     """Raises ValueError for a snapshot that does not fit these mounts, or whose parts contradict each other."""
     try:
         plain = msgspec.msgpack.decode(data, ext_hook=_read_extension)
+        if plain["version"] == _BEFORE:
+            plain["version"] = SNAPSHOT_VERSION
+            for call in plain["state"]["calls"].values():
+                upgrade_call(call)
         capsule = msgspec.convert(plain, type=Capsule)
-    except (msgspec.MsgspecError, RecursionError, TypeError, ValueError) as error:
+    except (
+        msgspec.MsgspecError,
+        RecursionError,
+        TypeError,
+        ValueError,
+        LookupError,
+        AttributeError,
+    ) as error:
         raise ValueError(f"not a snapshot: {error}") from None
     if capsule.version != SNAPSHOT_VERSION:
         raise ValueError(f"snapshot version {capsule.version} is not {SNAPSHOT_VERSION}")
@@ -50,6 +74,31 @@ def load_state(data: bytes, specs: Mapping[str, MountSpec], limits: Limits) -> C
             capsule.state.ids[call.public_id] = call.seq
     _check_consistent(capsule.state, specs, limits)
     return capsule
+
+
+def upgrade_call(call: dict[str, Any]) -> None:
+    """Rewrite a call of the version before, whose states left some of their data to the call."""
+    if "keys" not in call:
+        return
+    keys, pointers = call.pop("keys"), call.pop("conflict", ())
+    call["conflicts"] = (
+        {"type": "ReadKeys", "keys": keys}
+        if keys is not None
+        else {"type": "UnreadKeys", "pointers": pointers}
+    )
+    is_overdue, fault = call.pop("overdue", False), call.pop("fault", None)
+    state = call["state"]
+    match state["type"]:
+        case "InFlight" if is_overdue:
+            state["type"] = "Overdue"
+        case "Held" | "Probing":
+            state["fault"] = fault or msgspec.to_builtins(Fault("process", "lost", 0))
+            state["may_run"] = is_overdue
+            call["deadline"] = state.pop("deadline", call["deadline"])
+        case "Parked" if state.get("result") is not None or state.get("error") is not None:
+            state["type"] = "Answered"
+        case _:
+            pass
 
 
 def _is_wide(value: object) -> bool:
@@ -73,7 +122,7 @@ def _read_extension(code: int, data: memoryview) -> int:
 
 
 def _listed_calls(state: State) -> list[Invocation]:
-    return [call for call in state.calls.values() if not isinstance(call.state, Parked)]
+    return [call for call in state.calls.values() if not isinstance(call.state, Parked | Answered)]
 
 
 def _check_consistent(state: State, specs: Mapping[str, MountSpec], limits: Limits) -> None:

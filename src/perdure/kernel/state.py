@@ -5,10 +5,7 @@ States are sum types: one class per state with just that state's data.
     Mount.phase     Idle → Starting → Serving → Waiting → Starting …      (also Open, Stopped, Disabled)
     Link.stage      Spawned → Opening → Cataloguing → Live → Draining
     Mount.rollout   Settled → Preparing → Announced → Settled
-    Invocation      Queued → InFlight → (answered)
-                    InFlight → Queued (replay) | Held → Probing → (answered | Queued)
-                    InFlight → Parked (a 2026 client answers a question) → InFlight
-                    InFlight → Asking (a handshake client is asked) → InFlight
+    Invocation      Queued → InFlight → (answered)                          (table in `calls`)
 """
 
 from __future__ import annotations
@@ -200,14 +197,28 @@ class InFlight(msgspec.Struct, frozen=True, tag=True):
     child_id: int
 
 
+class Overdue(msgspec.Struct, frozen=True, tag=True):
+    """Past its deadline; its server is asked whether it lives at all."""
+
+    generation: int
+    child_id: int
+
+
 class Held(msgspec.Struct, frozen=True, tag=True):
-    """Its outcome is unknown and only a probe may decide; no probe is under way."""
+    """Its outcome is unknown because of `fault`, and only a probe may decide; no probe is under way.
+
+    `may_run`: only its deadline passed. Its process was not lost and may still do it.
+    """
+
+    fault: Fault
+    may_run: bool = False
 
 
 class Probing(msgspec.Struct, frozen=True, tag=True):
     generation: int
     child_id: int
-    deadline: float
+    fault: Fault
+    may_run: bool = False
 
 
 class Parked(msgspec.Struct, frozen=True, tag=True):
@@ -216,8 +227,15 @@ class Parked(msgspec.Struct, frozen=True, tag=True):
     generation: int
     child_id: int
     ticket: str
-    result: bytes | None = None
-    error: bytes | None = None
+
+
+class Answered(msgspec.Struct, frozen=True, tag=True):
+    """Parked, and the server answered meanwhile: the client gets that when it comes back."""
+
+    generation: int
+    ticket: str
+    result: bytes | None
+    error: bytes | None
 
 
 class Asking(msgspec.Struct, frozen=True, tag=True):
@@ -229,11 +247,25 @@ class Asking(msgspec.Struct, frozen=True, tag=True):
     request_state: str | None
 
 
-InvocationState = Queued | InFlight | Held | Probing | Parked | Asking
+InvocationState = Queued | InFlight | Overdue | Held | Probing | Parked | Answered | Asking
+
+
+class UnreadKeys(msgspec.Struct, frozen=True, tag=True):
+    """Where in a call's arguments its conflict keys are. As a rule no call waits for another, so they are not read."""
+
+    pointers: tuple[str, ...]
+
+
+class ReadKeys(msgspec.Struct, frozen=True, tag=True):
+    keys: tuple[str, ...] = ()
+
+
+ConflictKeys = UnreadKeys | ReadKeys
+"""What a call may be changing, for example a path."""
 
 
 class Invocation(msgspec.Struct):
-    """One request of the client's, from acceptance to its one answer."""
+    """One request of the client's, from acceptance to its one answer. `deadline` is that of its state."""
 
     seq: int
     public_id: RequestId
@@ -248,16 +280,13 @@ class Invocation(msgspec.Struct):
     extra: dict[str, bytes] = {}
     state: InvocationState = Queued()
     replay: ReplayClass = NEVER
-    conflict: tuple[str, ...] = ()
-    keys: tuple[str, ...] | None = ()  # None: what `conflict` points at was not read yet
+    conflicts: ConflictKeys = ReadKeys()
     attempts: int = 0
     replays: int = 0
     probes: int = 0
     rounds: int = 0
-    overdue: bool = False
     token: RequestId | None = None
     progress: float | None = None
-    fault: Fault | None = None
     log_level: str = ""
     abilities: tuple[str, ...] = ()
     inputs: bytes | None = None
@@ -268,10 +297,10 @@ class Invocation(msgspec.Struct):
         if self.mount != link.mount:
             return False
         match self.state:
-            case InFlight(generation) | Probing(generation) | Parked(generation) | Asking(generation):
-                return generation == link.generation
-            case _:
+            case Queued() | Held():
                 return False
+            case state:
+                return state.generation == link.generation
 
 
 # --- the host's own requests to a child -----------------------------------------------------------

@@ -18,7 +18,7 @@ from perdure.kernel.child_requests import send_request
 from perdure.kernel.client_requests import Incoming, scalar
 from perdure.kernel.context import Context
 from perdure.kernel.internal_events import ListsDoubted
-from perdure.kernel.state import ForListen, ForSession, InFlight, Invocation, Link, Listen, Live
+from perdure.kernel.state import ForListen, ForSession, InFlight, Invocation, Link, Listen, Live, Overdue
 from perdure.protocol import eras
 from perdure.protocol.frames import (
     INVALID_PARAMS,
@@ -96,7 +96,7 @@ def on_log_message(k: Context, link: Link, note: Notification, params: Members) 
     level = scalar(params.get("level"))
     for call in k.state.calls.values():
         wanted = call.log_level in eras.LOG_LEVELS and level in eras.LOG_LEVELS
-        if wanted and call.mount == link.mount and isinstance(call.state, InFlight):
+        if wanted and call.mount == link.mount and isinstance(call.state, InFlight | Overdue):
             assert isinstance(level, str)
             if eras.LOG_LEVELS.index(level) >= eras.LOG_LEVELS.index(call.log_level):
                 k.to_client(encode_notification(note.method, note.params, note.extra))

@@ -24,7 +24,12 @@ from perdure.host.settings import Settings
 from perdure.kernel.catalog import load_catalog
 from perdure.kernel.core import Kernel
 from perdure.kernel.events import Note, Order, Reload
-from perdure.kernel.state import ChildCatalog, Invocation, Parked
+from perdure.kernel.state import (
+    Answered,
+    ChildCatalog,
+    Invocation,
+    Parked,
+)
 from perdure.protocol.frames import RequestId
 from perdure.protocol.mounts import MountSpec
 from perdure.serve.registries import Registries
@@ -405,6 +410,6 @@ def _key(spec: MountSpec) -> MountSpecKey:
 
 def _has_parked(session: HttpSession, ticket: str) -> bool:
     return any(
-        isinstance(call.state, Parked) and call.state.ticket == ticket
+        isinstance(call.state, Parked | Answered) and call.state.ticket == ticket
         for call in session.kernel.state.calls.values()
     )

@@ -17,6 +17,7 @@ import apsw
 import msgspec
 from msgspec import Raw, structs
 
+from perdure.kernel.snapshot import upgrade_call
 from perdure.kernel.state import Invocation, Session
 from perdure.platform.locks import try_lock
 from perdure.platform.permissions import set_mode
@@ -200,7 +201,9 @@ def _packed(call: Invocation) -> bytes:
 
 
 def _unpacked(data: bytes) -> Invocation:
-    call = msgspec.msgpack.decode(data, type=prepare_type(Invocation))
+    plain = msgspec.msgpack.decode(data)
+    upgrade_call(plain)
+    call = msgspec.convert(plain, type=prepare_type(Invocation))
     token = decode_id(Raw(str(call.token).encode())) if call.token is not None else None
     identity = decode_id(Raw(str(call.public_id).encode()))
     assert identity is not None  # it was one when it was packed
