@@ -11,7 +11,18 @@ import pytest
 
 from harness.kernel.stage import Stage, tool
 from perdure.kernel.core import Kernel
-from perdure.kernel.state import Answered, Held, InFlight, Overdue, Parked, Probing, Queued, ReadKeys
+from perdure.kernel.state import (
+    Answered,
+    Held,
+    InFlight,
+    Modern,
+    Overdue,
+    Parked,
+    Probing,
+    Queued,
+    ReadKeys,
+    Ready,
+)
 from perdure.protocol.mounts import MountSpec
 from perdure.protocol.replay import ProbeRequired
 
@@ -108,8 +119,8 @@ def an_attempt_over_the_limit(capsule: dict[str, Any]) -> None:
         call["replays"] = call["attempts"] = 99
 
 
-def a_live_session_that_never_began(capsule: dict[str, Any]) -> None:
-    capsule["state"]["session"]["initialized"] = False
+def a_session_in_no_phase(capsule: dict[str, Any]) -> None:
+    capsule["state"]["session"]["phase"] = {"type": "Live"}
 
 
 def a_reversed_queue(capsule: dict[str, Any]) -> None:
@@ -141,7 +152,7 @@ def a_generation_from_the_future(capsule: dict[str, Any]) -> None:
         a_version,
         an_id_that_is_not_its_calls,
         an_attempt_over_the_limit,
-        a_live_session_that_never_began,
+        a_session_in_no_phase,
         a_reversed_queue,
         a_call_in_flight_nowhere,
         another_mount,
@@ -189,6 +200,7 @@ def test_calls_of_a_snapshot_of_the_version_before_go_on_in_their_states() -> No
         "overdue": Overdue,
         "in flight": InFlight,
     }
+    assert stage.kernel.state.session.phase == Ready("2025-11-25")
     assert calls["probing"].conflicts == calls["waits"].conflicts == ReadKeys(("f",))
     probing = calls["probing"].state
     assert isinstance(probing, Probing)
@@ -201,6 +213,7 @@ def test_calls_of_a_snapshot_of_the_version_before_go_on_in_their_states() -> No
 def test_questions_of_a_snapshot_of_the_version_before_go_on() -> None:
     stage = previous("kernel_2_modern.snapshot", WORKER)
     answered, parked = (call.state for call in stage.kernel.state.calls.values())
+    assert isinstance(stage.kernel.state.session.phase, Modern)
     assert isinstance(answered, Answered)
     assert isinstance(parked, Parked)
     params = {"name": "once", "arguments": {}, "requestState": answered.ticket}

@@ -1,7 +1,17 @@
 """The machine of the client: its session from the first request to the end. Every transition is here.
 
-Both eras come down one pipe: a client may probe with `server/discover` and go on with `initialize`. Lists, and requests
-whose server nobody knows yet, wait a bounded time until every server has said what it offers.
+| Session.phase | event | next phase |
+|---|---|---|
+| New | a request of 2026 other than `ping` | Modern |
+| New | a request of the handshake era other than `initialize` and `ping` | Uninitialized |
+| Uninitialized | a request of 2026 | Modern |
+| New, Uninitialized, Modern | `initialize` | Initializing |
+| Initializing | `initialized`, or a request of the handshake era, after the answer to `initialize` | Ready |
+| any | the client closed, or shutdown | the same, with an end in `closing` |
+
+Servers start when the phase leaves New. Both eras come down one pipe: a client may probe with `server/discover` and go on
+with `initialize`. Lists, and requests whose server is not known yet, wait a bounded time until every server has said what it
+offers.
 """
 
 from __future__ import annotations
@@ -22,7 +32,16 @@ from perdure.kernel.internal_events import (
     ListsChanged,
     RequestResumed,
 )
-from perdure.kernel.state import Starting, Waiter, Waiting
+from perdure.kernel.state import (
+    Initializing,
+    Modern,
+    New,
+    Ready,
+    Starting,
+    Uninitialized,
+    Waiter,
+    Waiting,
+)
 from perdure.protocol import eras
 from perdure.protocol.frames import INVALID_PARAMS, INVALID_REQUEST, members
 
@@ -44,29 +63,35 @@ class _Initialize(msgspec.Struct):
 def notice_client(k: Context, request: Incoming) -> None:
     """The first request shows who is there; what depends on that can start now."""
     session = k.state.session
+    if request.method in ("initialize", "ping"):
+        return
     if request.era == "modern" and not session.initialized:
-        session.modern = True
         session.capabilities = bytes(request.meta[eras.META_CAPABILITIES])
         info = request.meta.get(eras.META_CLIENT)
         if info is not None and bytes(info)[:1] == b"{":
             session.client_info = bytes(info)
             session.client_name = _client_name(info)
-    if request.method in ("initialize", "ping"):
-        return
-    if request.era == "handshake":
-        go_live(k)  # it works already: some clients forget to say that they are ready
-    if not session.seen:
-        session.seen = True
-        k.emit(ClientArrived())
+    match session.phase, request.era:
+        case Initializing(), "handshake":
+            on_ready(k)  # it works already: some clients forget to say that they are ready
+        case New(), "handshake":
+            session.phase = Uninitialized()
+            k.emit(ClientArrived())
+        case New(), "modern":
+            session.phase = Modern()
+            k.emit(ClientArrived())
+        case Uninitialized(), "modern":
+            session.phase = Modern()
+        case _:
+            pass
 
 
-def go_live(k: Context) -> None:
-    """The client has its answer to `initialize` and is ready to be asked."""
-    session = k.state.session
-    if session.live or not session.initialized or any(w.method == "initialize" for w in k.state.waiters):
-        return
-    session.live = True
-    k.emit(ClientReady())
+def on_ready(k: Context) -> None:
+    """The client is ready to be asked, once it has its answer to `initialize`."""
+    phase = k.state.session.phase
+    if isinstance(phase, Initializing) and not any(w.method == "initialize" for w in k.state.waiters):
+        k.state.session.phase = Ready(phase.version)
+        k.emit(ClientReady())
 
 
 def _client_name(info: Raw | bytes) -> str:
@@ -87,9 +112,7 @@ def initialize(k: Context, request: Incoming) -> None:
     except (msgspec.MsgspecError, ValueError):
         message = "initialize needs protocolVersion, a string; capabilities and clientInfo must be objects."
         raise Refusal(INVALID_PARAMS, message) from None
-    session.initialized = True
-    session.seen = True
-    session.version = eras.negotiate(wanted.protocolVersion)
+    session.phase = Initializing(eras.negotiate(wanted.protocolVersion))
     session.capabilities = bytes(wanted.capabilities)
     session.client_info = bytes(wanted.clientInfo)
     session.client_name = _client_name(wanted.clientInfo)

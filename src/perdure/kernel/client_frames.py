@@ -166,7 +166,7 @@ def _on_notification(k: Context, note: Notification) -> None:
         k.quarantine("client_malformed")
         return
     if note.method == "notifications/initialized":
-        client.go_live(k)
+        client.on_ready(k)
     elif note.method == "notifications/cancelled":
         identity = scalar(params.get("requestId"))
         if identity is not None:

@@ -97,6 +97,7 @@ from perdure.kernel.state import (
     Link,
     Live,
     Mount,
+    New,
     Open,
     Opening,
     Preparing,
@@ -811,7 +812,7 @@ def _mount(k: Context, spec: MountSpec) -> None:
     k.note("lifecycle", mount=spec.name, generation=0, phase="mounted")
     if spec.untrusted:
         mount.phase = Disabled()
-    elif k.state.session.seen:
+    elif not isinstance(k.state.session.phase, New):
         start(k, mount)
 
 
@@ -837,7 +838,7 @@ def _change(k: Context, mount: Mount, known: MountSpec, spec: MountSpec) -> None
         k.public.invalidate()
     elif known.untrusted:
         mount.phase = Idle()
-        if k.state.session.seen:
+        if not isinstance(k.state.session.phase, New):
             start(k, mount)
     elif not known.starts_like(spec):
         if isinstance(mount.phase, Starting):

@@ -55,6 +55,7 @@ def load_state(data: bytes, specs: Mapping[str, MountSpec], limits: Limits) -> C
         plain = msgspec.msgpack.decode(data, ext_hook=_read_extension)
         if plain["version"] == _BEFORE:
             plain["version"] = SNAPSHOT_VERSION
+            upgrade_session(plain["state"]["session"])
             for call in plain["state"]["calls"].values():
                 upgrade_call(call)
         capsule = msgspec.convert(plain, type=Capsule)
@@ -74,6 +75,17 @@ def load_state(data: bytes, specs: Mapping[str, MountSpec], limits: Limits) -> C
             capsule.state.ids[call.public_id] = call.seq
     _check_consistent(capsule.state, specs, limits)
     return capsule
+
+
+def upgrade_session(session: dict[str, Any]) -> None:
+    """Rewrite a session of the version before, whose phase was told by flags."""
+    if "phase" in session:
+        return
+    version = session.pop("version", "")
+    phases = {"live": "Ready", "initialized": "Initializing", "modern": "Modern", "seen": "Uninitialized"}
+    flags = {name: session.pop(name, False) for name in phases}
+    phase = next((phases[name] for name, is_set in flags.items() if is_set), "New")
+    session["phase"] = {"type": phase, "version": version}
 
 
 def upgrade_call(call: dict[str, Any]) -> None:
@@ -158,5 +170,3 @@ def _check_consistent(state: State, specs: Mapping[str, MountSpec], limits: Limi
             raise ValueError("snapshot route leads nowhere")
         if isinstance(route.purpose, ForCall | ForProbe) and route.purpose.seq not in state.calls:
             raise ValueError("snapshot route leads nowhere")
-    if state.session.live and not state.session.initialized:
-        raise ValueError("snapshot session is live but was never initialized")

@@ -2,10 +2,11 @@
 
 States are sum types: one class per state with just that state's data.
 
-    Mount.phase     Idle → Starting → Serving → Waiting → Starting …      (also Open, Stopped, Disabled)
+    Session.phase   New → Uninitialized, Modern → Initializing → Ready       (table in `client`)
+    Mount.phase     Idle → Starting → Serving → Waiting → Starting …         (tables in `mounts`)
     Link.stage      Spawned → Opening → Cataloguing → Live → Draining
     Mount.rollout   Settled → Preparing → Announced → Settled
-    Invocation      Queued → InFlight → (answered)                          (table in `calls`)
+    Invocation      Queued → InFlight → (answered)                           (table in `calls`)
 """
 
 from __future__ import annotations
@@ -399,14 +400,37 @@ class Listen(msgspec.Struct, frozen=True):
     uris: tuple[str, ...]
 
 
+class New(msgspec.Struct, frozen=True, tag=True):
+    """No request yet that shows who is there."""
+
+
+class Uninitialized(msgspec.Struct, frozen=True, tag=True):
+    """Requests of the handshake era came, and no `initialize`."""
+
+
+class Modern(msgspec.Struct, frozen=True, tag=True):
+    """Requests of 2026-07-28: each says who asks and what the client offers."""
+
+
+class Initializing(msgspec.Struct, frozen=True, tag=True):
+    """`initialize` came; the client is not ready to be asked."""
+
+    version: str
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """A handshake client that works with the session: it can be asked, and hears of changes."""
+
+    version: str
+
+
+SessionPhase = New | Uninitialized | Modern | Initializing | Ready
+
+
 class Session(msgspec.Struct):
     session_id: str
     started_at: float
-    seen: bool = False
-    initialized: bool = False
-    live: bool = False
-    modern: bool = False
-    version: str = ""
+    phase: SessionPhase = New()
     client_info: bytes = b'{"name":"unknown","version":"0"}'
     client_name: str = "unknown"
     capabilities: bytes = b"{}"
@@ -419,6 +443,20 @@ class Session(msgspec.Struct):
     subscriptions: dict[str, str] = {}
     listens: list[Listen] = []
     closing: float | None = None
+    """When the session ends with whatever is unanswered; None while it is open."""
+
+    @property
+    def version(self) -> str:
+        """The version that was agreed on with `initialize`; empty where none was."""
+        return self.phase.version if isinstance(self.phase, Initializing | Ready) else ""
+
+    @property
+    def initialized(self) -> bool:
+        return isinstance(self.phase, Initializing | Ready)
+
+    @property
+    def live(self) -> bool:
+        return isinstance(self.phase, Ready)
 
 
 class Latency(msgspec.Struct):

@@ -17,7 +17,10 @@ import apsw
 import msgspec
 from msgspec import Raw, structs
 
-from perdure.kernel.snapshot import upgrade_call
+from perdure.kernel.snapshot import (
+    upgrade_call,
+    upgrade_session,
+)
 from perdure.kernel.state import Invocation, Session
 from perdure.platform.locks import try_lock
 from perdure.platform.permissions import set_mode
@@ -113,7 +116,9 @@ class Store:
         for row in self._db.execute(
             "SELECT id, identity, workspace, session FROM sessions WHERE id = ?", (identity,)
         ):
-            return Stored(row[0], row[1], row[2], msgspec.msgpack.decode(row[3], type=prepare_type(Session)))
+            plain = msgspec.msgpack.decode(row[3])
+            upgrade_session(plain)
+            return Stored(row[0], row[1], row[2], msgspec.convert(plain, type=prepare_type(Session)))
         return None
 
     def remove_session(self, identity: str) -> None:

@@ -11,7 +11,9 @@ from perdure.kernel.state import (
     Counters,
     Disabled,
     Idle,
+    Modern,
     Mount,
+    New,
     Open,
     Preparing,
     Serving,
@@ -33,7 +35,7 @@ def health(k: Context) -> dict[str, Any]:
         "state": _overall(k),
         **k.places(),
         "uptime_ms": int((k.now - session.started_at) * 1000),
-        "protocol": session.version or (LATEST_MODERN if session.modern else ""),
+        "protocol": session.version or (LATEST_MODERN if isinstance(session.phase, Modern) else ""),
         "generation": newest,
         "restart_count": sum(m.restarts for m in state.mounts.values()),
         "consecutive_failures": state.metrics.consecutive_failures,
@@ -71,7 +73,7 @@ def _overall(k: Context) -> str:
     for mount in k.state.mounts.values():
         if isinstance(mount.phase, Starting | Waiting):
             return "recovering" if mount.restarts else "starting"
-    if not k.state.session.seen and all(isinstance(p, Idle) for p in phases):
+    if isinstance(k.state.session.phase, New) and all(isinstance(p, Idle) for p in phases):
         return "cold"
     return "ready"
 
