@@ -106,8 +106,8 @@ def _on_response(k: Context, link: Link, response: Response) -> None:
             mounts.on_pong(k, link)
         case ForSession():
             pass
-        case ForListen(is_open):
-            subscriptions.on_listen_ended(k, link, response, is_open=is_open)
+        case ForListen():
+            subscriptions.on_stream_ended(k, link, response)
 
 
 def on_noise(k: Context, event: ChildNoise) -> None:

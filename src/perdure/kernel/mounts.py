@@ -21,6 +21,13 @@
 | Live | a successor is fenced in | Draining |
 | Draining | its last call is answered | (stopped) |
 
+| Link.lists | event | next |
+|---|---|---|
+| Unlisted | introduced | Listing |
+| Listing | all lists came | Listed; Listing again where they changed meanwhile |
+| Listed | the server says that they changed | Listing while it serves; Outdated for a candidate that waits |
+| Outdated | it serves | Listing |
+
 | Mount.rollout | event | next |
 |---|---|---|
 | Settled | reload | Preparing: a candidate starts, unknown to the client |
@@ -95,11 +102,14 @@ from perdure.kernel.state import (
     ForPing,
     Idle,
     Link,
+    Listed,
+    Listing,
     Live,
     Mount,
     New,
     Open,
     Opening,
+    Outdated,
     Preparing,
     Purpose,
     Serving,
@@ -258,7 +268,7 @@ def _open(k: Context, link: Link, introduction: Introduction) -> None:
     """This era it is; what is still said in the other comes too late."""
     for identity in _handshake_routes(k, link):
         del k.state.routes[identity]
-    link.era, link.version, link.draft = introduction.era, introduction.version, introduction.catalog
+    link.era, link.version, link.catalog = introduction.era, introduction.version, introduction.catalog
     if link.era == "handshake":
         k.to_child(link, encode_notification("notifications/initialized", None))
     list_catalog(k, link)
@@ -287,38 +297,45 @@ def list_catalog(k: Context, link: Link) -> None:
     """Ask for every list the server says it has, side by side. Also for a live one whose lists changed."""
     if not isinstance(link.stage, Live | Draining):
         link.stage = Cataloguing()
-    capabilities = members(link.draft.capabilities)
-    known = link.draft
-    link.draft = ChildCatalog(known.capabilities, known.server_info, known.instructions, era=known.era)
-    link.listed_items = link.listed_bytes = 0
-    link.listing = [method for method, (needs, _) in FIELD_OF.items() if needs in capabilities]
-    for method in link.listing:
+    head = link.catalog
+    capabilities = members(head.capabilities)
+    pending = tuple(method for method, (needs, _) in FIELD_OF.items() if needs in capabilities)
+    draft = ChildCatalog(head.capabilities, head.server_info, head.instructions, era=head.era)
+    link.lists = Listing(pending, draft)
+    for method in pending:
         send_request(k, link, method, {}, ForList(method, 1))
-    if not link.listing:
-        _catalogued(k, link)
+    if not pending:
+        _catalogued(k, link, link.lists)
 
 
 def on_lists_changed(k: Context, link: Link) -> None:
     """The server's lists changed: learn them first, then tell the client, so that it never sees the old ones."""
-    if isinstance(link.stage, Live) and not link.listing:
-        list_catalog(k, link)
-    else:
-        link.relist = True
+    match link.lists, link.stage:
+        case Listing(), _:
+            link.lists = msgspec.structs.replace(link.lists, is_outdated=True)
+        case Listed(), Live():
+            list_catalog(k, link)
+        case Listed(), Cataloguing():
+            link.lists = Outdated()  # a candidate that was announced
+        case _:
+            pass  # not asked for yet, or not wanted any more
 
 
 def on_page(k: Context, link: Link, method: str, pages: int, response: Response) -> None:
+    assert isinstance(link.lists, Listing)
+    draft = link.lists.draft
     cursor: Raw | None = None
     try:
-        found = members(response.result or b"")
-        items = msgspec.json.decode(found.get(FIELD_OF[method][1], Raw(b"[]")), type=list[Raw])
-        if not _has_room(k, link, items):
+        page = members(response.result or b"")
+        items = msgspec.json.decode(page.get(FIELD_OF[method][1], Raw(b"[]")), type=list[Raw])
+        if not _has_room(k, link, link.lists, items):
             _refuse_catalog(k, link)
             return
-        items_of(link.draft, method).extend(bytes(item) for item in items)
-        cursor = found.get("nextCursor")
+        items_of(draft, method).extend(bytes(item) for item in items)
+        cursor = page.get("nextCursor")
         if link.era == "modern":
-            hint = read_hint(found)
-            link.draft.hints[method] = join_hints(link.draft.hints.get(method, hint), hint)
+            hint = read_hint(page)
+            draft.hints[method] = join_hints(draft.hints.get(method, hint), hint)
     except (msgspec.MsgspecError, ValueError):
         k.quarantine("bad_list")
         if error_code(response.error) != METHOD_NOT_FOUND:
@@ -326,21 +343,23 @@ def on_page(k: Context, link: Link, method: str, pages: int, response: Response)
             if method == "tools/list" and isinstance(link.stage, Cataloguing):
                 _refuse_handshake(k, link, "tools/list was not answered with a valid result")
                 return
-            known = k.state.mounts[link.mount].catalog
-            items_of(link.draft, method)[:] = items_of(known, method) if known is not None else []
+            old = k.state.mounts[link.mount].catalog
+            items_of(draft, method)[:] = items_of(old, method) if old is not None else []
     if cursor is not None and bytes(cursor) != b"null" and pages < k.limits.pages:
         send_request(k, link, method, {"cursor": cursor}, ForList(method, pages + 1))
         return
-    link.listing.remove(method)
-    if not link.listing:
-        _catalogued(k, link)
+    pending = tuple(other for other in link.lists.pending if other != method)
+    link.lists = msgspec.structs.replace(link.lists, pending=pending)
+    if not pending:
+        _catalogued(k, link, link.lists)
 
 
-def _has_room(k: Context, link: Link, items: list[Raw]) -> bool:
+def _has_room(k: Context, link: Link, listing: Listing, items: list[Raw]) -> bool:
     """Whether the whole catalog stays within its bounds with these items (law 8)."""
-    link.listed_items += len(items)
-    link.listed_bytes += sum(len(bytes(item)) for item in items)
-    return link.listed_items <= k.limits.catalog_items and link.listed_bytes <= k.limits.catalog_bytes
+    count = listing.items + len(items)
+    size = listing.size + sum(len(bytes(item)) for item in items)
+    link.lists = msgspec.structs.replace(listing, items=count, size=size)
+    return count <= k.limits.catalog_items and size <= k.limits.catalog_bytes
 
 
 def _refuse_catalog(k: Context, link: Link) -> None:
@@ -356,25 +375,24 @@ def _refuse_catalog(k: Context, link: Link) -> None:
     k.state.mounts[link.mount].last_fault = fault
     k.note("fault", mount=link.mount, generation=link.generation, **{"class": "resource"}, code=fault.code)
     for identity, route in list(k.state.routes.items()):
-        if isinstance(route.purpose, ForList) and (route.mount, route.generation) == (
-            link.mount,
-            link.generation,
-        ):
+        is_own = (route.mount, route.generation) == (link.mount, link.generation)
+        if is_own and isinstance(route.purpose, ForList):
             del k.state.routes[identity]
-    link.listing = []
+    link.lists = Listed()
 
 
-def _catalogued(k: Context, link: Link) -> None:
+def _catalogued(k: Context, link: Link, listing: Listing) -> None:
     mount = k.state.mounts[link.mount]
-    if link.relist:
-        link.relist = False
+    if listing.is_outdated:
         list_catalog(k, link)
-    elif isinstance(mount.phase, Starting) and mount.phase.generation == link.generation:
+        return
+    link.catalog, link.lists = listing.draft, Listed()
+    if isinstance(mount.phase, Starting) and mount.phase.generation == link.generation:
         activate(k, mount, link)
     elif isinstance(mount.rollout, Preparing) and mount.rollout.generation == link.generation:
         _announce_candidate(k, mount, link)
     elif isinstance(link.stage, Live) and mount.serving_link() is link:
-        adopt_catalog(k, mount, link.draft)
+        adopt_catalog(k, mount, link.catalog)
 
 
 def adopt_catalog(k: Context, mount: Mount, new: ChildCatalog) -> None:
@@ -436,10 +454,9 @@ def activate(k: Context, mount: Mount, link: Link) -> None:
     mount.phase = Serving(link.generation)
     mount.used_at = k.now
     k.note("lifecycle", mount=mount.name, generation=link.generation, phase="serving")
-    adopt_catalog(k, mount, link.draft)
+    adopt_catalog(k, mount, link.catalog)
     k.emit(GenerationServes(link))
-    if link.relist:
-        link.relist = False
+    if isinstance(link.lists, Outdated):
         list_catalog(k, link)
 
 
@@ -467,14 +484,15 @@ def throttle_if_chatty(k: Context, link: Link, count: int) -> None:
 
 def ping(k: Context, link: Link) -> None:
     """Ask whether the child lives at all: a slow call ends alone, a dead child is replaced."""
-    if link.pinged in k.state.routes:
+    if link.ping_until is not None:
         return
     method = "ping" if link.era == "handshake" else "server/discover"
-    link.pinged = send_request(k, link, method, {}, ForPing(k.now + k.limits.ping_s))
+    send_request(k, link, method, {}, ForPing())
+    link.ping_until = k.now + k.limits.ping_s
 
 
 def on_pong(k: Context, link: Link) -> None:
-    link.pinged = 0
+    link.ping_until = None
     k.emit(GenerationAlive(link))
 
 
@@ -652,7 +670,7 @@ def begin_rollout(k: Context, mount: Mount) -> None:
 
 def _announce_candidate(k: Context, mount: Mount, candidate: Link) -> None:
     """The candidate is initialized and catalogued, and nobody outside knows of it yet."""
-    kinds = changes(mount.catalog, candidate.draft)
+    kinds = changes(mount.catalog, candidate.catalog)
     if not kinds or not k.anyone_listens():
         fence(k, mount, candidate)
         return
@@ -672,11 +690,11 @@ def fence(k: Context, mount: Mount, candidate: Link) -> None:
     """Work accepted before stays where it is; everything after goes to the candidate."""
     incumbent = mount.serving_link()
     mount.rollout = Settled()
-    _compare_tools(k, mount, candidate.draft)
-    if mount.catalog != candidate.draft:
-        mount.catalog = candidate.draft  # announced already, or nobody to tell
+    _compare_tools(k, mount, candidate.catalog)
+    if mount.catalog != candidate.catalog:
+        mount.catalog = candidate.catalog  # announced already, or nobody to tell
         k.public.invalidate()
-        k.out.append(SaveCatalog(mount.name, dump_catalog(candidate.draft)))
+        k.out.append(SaveCatalog(mount.name, dump_catalog(candidate.catalog)))
     if incumbent is not None:
         incumbent.stage = Draining()
     k.note("rollout", mount=mount.name, generation=candidate.generation, phase="fenced")
@@ -871,9 +889,8 @@ def timers(k: Context, mount: Mount) -> list[float]:
         case _:
             pass
     for link in mount.links.values():
-        route = k.state.routes.get(link.pinged)
-        if route is not None and isinstance(route.purpose, ForPing):
-            times.append(route.purpose.until)
+        if link.ping_until is not None:
+            times.append(link.ping_until)
         times += _handshake_timers(link)
     return times
 
@@ -883,13 +900,12 @@ def _has_no_timer(k: Context, mount: Mount) -> bool:
     if type(mount.phase) is not Serving or len(mount.links) != 1 or k.specs[mount.name].start == "lazy":
         return False
     [link] = mount.links.values()
-    return not link.pinged
+    return link.ping_until is None
 
 
 def tick(k: Context, mount: Mount) -> None:
     for link in list(mount.links.values()):
-        route = k.state.routes.get(link.pinged)
-        if route is not None and isinstance(route.purpose, ForPing) and route.purpose.until <= k.now:
+        if link.ping_until is not None and link.ping_until <= k.now:
             fault = Fault("timeout", "unresponsive", link.generation, "no answer to ping")
             lose(k, link, fault, stop=True)
         else:

@@ -56,6 +56,9 @@ def load_state(data: bytes, specs: Mapping[str, MountSpec], limits: Limits) -> C
         if plain["version"] == _BEFORE:
             plain["version"] = SNAPSHOT_VERSION
             upgrade_session(plain["state"]["session"])
+            for mount in plain["state"]["mounts"].values():
+                for link in mount["links"].values():
+                    _upgrade_link(link, plain["state"]["routes"])
             for call in plain["state"]["calls"].values():
                 upgrade_call(call)
         capsule = msgspec.convert(plain, type=Capsule)
@@ -86,6 +89,27 @@ def upgrade_session(session: dict[str, Any]) -> None:
     flags = {name: session.pop(name, False) for name in phases}
     phase = next((phases[name] for name, is_set in flags.items() if is_set), "New")
     session["phase"] = {"type": phase, "version": version}
+
+
+def _upgrade_link(link: dict[str, Any], routes: dict[int, Any]) -> None:
+    """Rewrite a generation of the version before: what was asked of it was told by ids and flags."""
+    link["catalog"], pending = link.pop("draft"), link.pop("listing")
+    items, size, is_outdated = link.pop("listed_items", 0), link.pop("listed_bytes", 0), link.pop("relist")
+    if pending:
+        listing = {"pending": pending, "draft": link["catalog"], "items": items, "size": size}
+        link["lists"] = {"type": "Listing", "is_outdated": is_outdated, **listing}
+    elif link["stage"]["type"] in ("Spawned", "Opening"):
+        link["lists"] = {"type": "Unlisted"}
+    else:
+        link["lists"] = {"type": "Outdated" if is_outdated else "Listed"}
+    ping, stream = routes.get(link.pop("pinged")), routes.get(link["listen"])
+    link["ping_until"] = ping["purpose"]["until"] if ping is not None else None
+    if stream is not None:
+        state = "StreamOpen" if stream["purpose"].get("is_open") else "StreamAsked"
+        link["stream"] = {"type": state, "child_id": link["listen"]}
+    else:
+        link["stream"] = {"type": "StreamEnded" if link["listen"] else "NoStream"}
+    link["streams_reopened"] = link.pop("relistened", 0)
 
 
 def upgrade_call(call: dict[str, Any]) -> None:

@@ -106,6 +106,53 @@ class Draining(msgspec.Struct, frozen=True, tag=True):
 Stage = Spawned | Opening | Cataloguing | Live | Draining
 
 
+class Unlisted(msgspec.Struct, frozen=True, tag=True):
+    """Its lists were not asked for yet."""
+
+
+class Listing(msgspec.Struct, frozen=True, tag=True):
+    """Its lists are read into `draft`; `pending` are not complete. `is_outdated`: meanwhile it said that they changed."""
+
+    pending: tuple[str, ...]
+    draft: ChildCatalog
+    items: int = 0
+    size: int = 0
+    is_outdated: bool = False
+
+
+class Listed(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+class Outdated(msgspec.Struct, frozen=True, tag=True):
+    """They were read, and it said that they changed, but it does not serve yet: read again when it does."""
+
+
+Lists = Unlisted | Listing | Listed | Outdated
+
+
+class NoStream(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+class StreamAsked(msgspec.Struct, frozen=True, tag=True):
+    child_id: int
+
+
+class StreamOpen(msgspec.Struct, frozen=True, tag=True):
+    """The server acknowledged it."""
+
+    child_id: int
+
+
+class StreamEnded(msgspec.Struct, frozen=True, tag=True):
+    """The server never opened it, or ended it too often: this generation is asked again only for another set."""
+
+
+Stream = NoStream | StreamAsked | StreamOpen | StreamEnded
+"""The one stream on which a 2026 server announces changes."""
+
+
 class Link(msgspec.Struct):
     """One generation of a mount: a process and what was agreed with it."""
 
@@ -118,16 +165,16 @@ class Link(msgspec.Struct):
     version: str = ""
     backlog: int = 0
     productive: bool = False
-    draft: ChildCatalog = msgspec.field(default_factory=ChildCatalog)
-    listing: list[str] = []
-    listed_items: int = 0
-    listed_bytes: int = 0
-    relist: bool = False
+    """It has answered a call."""
+    catalog: ChildCatalog = msgspec.field(default_factory=ChildCatalog)
+    lists: Lists = Unlisted()
     deferred: list[bytes] = []
+    """What it asked before it, or the client, was ready for that."""
     subscribed: list[str] = []
-    listen: int = 0
-    relistened: int = 0
-    pinged: int = 0
+    stream: Stream = NoStream()
+    streams_reopened: int = 0
+    ping_until: float | None = None
+    """When the answer to a ping is due; None while none is awaited."""
     window: float = 0.0
     unsolicited: int = 0
 
@@ -331,7 +378,7 @@ class ForList(msgspec.Struct, frozen=True, tag=True):
 
 
 class ForPing(msgspec.Struct, frozen=True, tag=True):
-    until: float
+    pass
 
 
 class ForSession(msgspec.Struct, frozen=True, tag=True):
@@ -339,9 +386,7 @@ class ForSession(msgspec.Struct, frozen=True, tag=True):
 
 
 class ForListen(msgspec.Struct, frozen=True, tag=True):
-    """The stream on which a 2026 server announces changes; open once the server has acknowledged it."""
-
-    is_open: bool = False
+    """The stream on which a 2026 server announces changes: its answer comes when the stream ends."""
 
 
 Purpose = ForCall | ForProbe | ForInitialize | ForDiscover | ForList | ForPing | ForSession | ForListen

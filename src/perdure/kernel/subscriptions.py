@@ -2,6 +2,14 @@
 
 A handshake client hears of a change by notification; a 2026 client only on a stream that it opened. What a server cannot be
 trusted to keep is handed to its successor (law 13).
+
+| Link.stream (a 2026 server) | event | next |
+|---|---|---|
+| NoStream | it serves | StreamAsked |
+| StreamAsked | acknowledged | StreamOpen |
+| StreamAsked, StreamOpen, StreamEnded | the client wants to hear of other resources | StreamAsked, the old one cancelled |
+| StreamOpen | the server ends it | StreamAsked, and its lists are read again; StreamEnded after too many times |
+| StreamAsked | the server refuses it | StreamEnded |
 """
 
 from __future__ import annotations
@@ -18,7 +26,20 @@ from perdure.kernel.child_requests import send_request
 from perdure.kernel.client_requests import Incoming, scalar
 from perdure.kernel.context import Context
 from perdure.kernel.internal_events import ListsDoubted
-from perdure.kernel.state import ForListen, ForSession, InFlight, Invocation, Link, Listen, Live, Overdue
+from perdure.kernel.state import (
+    ForListen,
+    ForSession,
+    InFlight,
+    Invocation,
+    Link,
+    Listen,
+    Live,
+    NoStream,
+    Overdue,
+    StreamAsked,
+    StreamEnded,
+    StreamOpen,
+)
 from perdure.protocol import eras
 from perdure.protocol.frames import (
     INVALID_PARAMS,
@@ -178,7 +199,7 @@ def on_session_call(k: Context, link: Link, call: Invocation) -> None:
     else:
         return
     if link.era == "modern" and call.method in _SUBSCRIBING:
-        _listen(k, link, k.wanted_uris(k.state.mounts[link.mount]))
+        _open_stream(k, link, k.wanted_uris(k.state.mounts[link.mount]))
 
 
 # --- to the servers --------------------------------------------------------------------------------------
@@ -192,7 +213,7 @@ def restore(k: Context, link: Link) -> None:
 
 
 def set_level(k: Context, link: Link, level: str) -> None:
-    if link.era == "handshake" and "logging" in members(link.draft.capabilities):
+    if link.era == "handshake" and "logging" in members(link.catalog.capabilities):
         _tell(k, link, "logging/setLevel", {"level": Raw(_encode(level))})
 
 
@@ -230,8 +251,8 @@ def sync_all(k: Context) -> None:
 def sync(k: Context, link: Link) -> None:
     wanted = k.wanted_uris(k.state.mounts[link.mount])
     if link.era == "modern":
-        if link.listen == 0 or wanted != link.subscribed:
-            _listen(k, link, wanted)
+        if isinstance(link.stream, NoStream) or wanted != link.subscribed:
+            _open_stream(k, link, wanted)
         return
     for uri in wanted:
         if uri not in link.subscribed:
@@ -242,34 +263,35 @@ def sync(k: Context, link: Link) -> None:
     link.subscribed = wanted
 
 
-def _listen(k: Context, link: Link, uris: list[str]) -> None:
+def _open_stream(k: Context, link: Link, uris: list[str]) -> None:
     """One stream per 2026 server; a changed set means a new stream, opened before the old one is closed."""
-    old = link.listen
     wanted: dict[str, object] = dict.fromkeys(_FILTER, True)
     if uris:
         wanted["resourceSubscriptions"] = uris
-    link.listen = send_request(
-        k, link, "subscriptions/listen", {"notifications": Raw(_encode(wanted))}, ForListen()
-    )
+    params: Members = {"notifications": Raw(_encode(wanted))}
+    child_id = send_request(k, link, "subscriptions/listen", params, ForListen())
+    match link.stream:
+        case StreamAsked(old) | StreamOpen(old):
+            k.state.routes.pop(old, None)
+            k.to_child(link, encode_notification("notifications/cancelled", _encode({"requestId": old})))
+        case NoStream() | StreamEnded():
+            pass
+    link.stream = StreamAsked(child_id)
     link.subscribed = uris
-    if old:
-        k.state.routes.pop(old, None)
-        k.to_child(link, encode_notification("notifications/cancelled", _encode({"requestId": old})))
 
 
 def on_acknowledged(k: Context, link: Link) -> None:
-    route = k.state.routes.get(link.listen)
-    if route is not None and isinstance(route.purpose, ForListen):
-        k.state.routes[link.listen] = msgspec.structs.replace(route, purpose=ForListen(is_open=True))
+    if isinstance(link.stream, StreamAsked):
+        link.stream = StreamOpen(link.stream.child_id)
 
 
-def on_listen_ended(k: Context, link: Link, response: Response, *, is_open: bool) -> None:
+def on_stream_ended(k: Context, link: Link, response: Response) -> None:
     """A server that never opened its stream has none, and is asked at its next generation. One that closed it is asked
     again, a bounded number of times, and for its lists too: what changed in between was not announced."""
     k.quarantine("listen_ended")
-    is_asked_again = is_open and isinstance(link.stage, Live) and link.relistened < k.limits.listens
-    if response.result is not None and is_asked_again:
-        link.relistened += 1
-        link.listen = 0
-        _listen(k, link, link.subscribed)
+    was_open, link.stream = isinstance(link.stream, StreamOpen), StreamEnded()
+    may_reopen = isinstance(link.stage, Live) and link.streams_reopened < k.limits.listens
+    if response.result is not None and was_open and may_reopen:
+        link.streams_reopened += 1
+        _open_stream(k, link, link.subscribed)
         k.emit(ListsDoubted(link))
