@@ -931,6 +931,8 @@ def _is_idle(k: Context, mount: Mount) -> bool:
     spec = k.specs[mount.name]
     if spec.start != "lazy" or k.now - mount.used_at < spec.idle_s:
         return False
+    if not isinstance(mount.rollout, Settled):
+        return False  # its candidate would take over from whatever is started meanwhile
     if k.wanted_uris(mount):
         return False  # someone waits for its updates
     return not any(c.mount == mount.name for c in k.state.calls.values())

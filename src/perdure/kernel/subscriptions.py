@@ -198,8 +198,12 @@ def on_session_call(k: Context, link: Link, call: Invocation) -> None:
         session.log_level = call.name
     else:
         return
+    mount = k.state.mounts[link.mount]
     if link.era == "modern" and call.method in _SUBSCRIBING:
-        _open_stream(k, link, k.wanted_uris(k.state.mounts[link.mount]))
+        _open_stream(k, link, k.wanted_uris(mount))
+    successor = mount.serving_link()
+    if successor is not None and successor is not link:
+        restore(k, successor)  # fenced in before this answer: it was handed the session as it was then
 
 
 # --- to the servers --------------------------------------------------------------------------------------
