@@ -1,4 +1,4 @@
-"""Seeded bugs of the kernel, one at a time, for the explorer of histories."""
+"""Seeded bugs of the kernel, one at a time, for the explorer of histories. A trial is a part of the names of scopes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,18 @@ import msgspec
 from msgspec import Raw
 
 from harness.seeded_bugs import Function, SeededBugs, after, before, do_nothing, replace, skip_if, wrap
-from perdure.kernel import call_frames, calls, child_frames, client, client_frames, mounts, server_requests
+from perdure.kernel import (
+    call_frames,
+    calls,
+    child_frames,
+    client,
+    client_frames,
+    mounts,
+    server_requests,
+    subscriptions,
+)
 from perdure.kernel.call_frames import advice
+from perdure.kernel.catalog import Public
 from perdure.kernel.core import Kernel
 from perdure.kernel.state import (
     Draining,
@@ -19,6 +29,7 @@ from perdure.kernel.state import (
     Link,
     Live,
     Mount,
+    NoStream,
     Open,
     Overdue,
     Parked,
@@ -37,6 +48,7 @@ from perdure.protocol.frames import (
     Response,
     encode_notification,
     encode_result,
+    members,
 )
 from perdure.protocol.replay import (
     CONVERGENT,
@@ -455,3 +467,135 @@ def snapshot_forgets_ids() -> None:
         k.state.seq -= 1
 
     after(Kernel, "restore", restore)
+
+
+# --- what the session keeps -----------------------------------------------------------------------------------
+
+
+@BUGS.add("a subscription is not handed to the successor")
+def subscription_is_not_handed_over() -> None:
+    replace(subscriptions, "sync", do_nothing)
+
+
+@BUGS.add("a log level is not handed to the successor")
+def level_is_not_handed_over() -> None:
+    def make(original: Function) -> Function:
+        def restore(k: Kernel, link: Link) -> None:
+            level, k.state.session.log_level = k.state.session.log_level, ""
+            original(k, link)
+            k.state.session.log_level = level
+
+        return restore
+
+    wrap(subscriptions, "restore", make)
+
+
+@BUGS.add("a subscription that ended is handed over", "handshake-client-handshake-server-roomy")
+def ended_subscription_is_handed_over() -> None:
+    def is_unsubscribe(k: Kernel, link: Link, call: Invocation) -> bool:
+        return call.method == "resources/unsubscribe"
+
+    skip_if(subscriptions, "on_session_call", is_unsubscribe)
+
+
+@BUGS.add("what a fenced generation grants stays with it", "handshake-client-handshake-server-roomy")
+def late_subscription_is_not_handed_over() -> None:
+    def make(original: Function) -> Function:
+        def on_session_call(k: Kernel, link: Link, call: Invocation) -> None:
+            restore = subscriptions.restore
+            replace(subscriptions, "restore", do_nothing)
+            original(k, link, call)
+            replace(subscriptions, "restore", restore)
+
+        return on_session_call
+
+    wrap(subscriptions, "on_session_call", make)
+
+
+@BUGS.add("a stream is not renewed for another set of resources")
+def stream_is_not_renewed() -> None:
+    def has_stream(k: Kernel, link: Link, uris: list[str]) -> bool:
+        return not isinstance(link.stream, NoStream)
+
+    skip_if(subscriptions, "_open_stream", has_stream)
+
+
+@BUGS.add("an update is sent twice")
+def update_is_sent_twice() -> None:
+    def make(original: Function) -> Function:
+        def on_updated(k: Kernel, params: Members) -> None:
+            original(k, params)
+            original(k, params)
+
+        return on_updated
+
+    wrap(subscriptions, "on_updated", make)
+
+
+@BUGS.add("a candidate's update is heard")
+def candidate_update_is_heard() -> None:
+    def on_notification(k: Kernel, link: Link, note: Notification) -> None:
+        if note.method == "notifications/resources/updated" and not isinstance(link.stage, Live | Draining):
+            subscriptions.on_updated(k, members(note.params or b"{}"))
+
+    before(child_frames, "_on_notification", on_notification)
+
+
+@BUGS.add("servers are not told of changed roots")
+def changed_roots_are_not_told() -> None:
+    replace(client_frames, "_broadcast", do_nothing)
+
+
+@BUGS.add("old roots are told after they changed", "handshake-client-handshake-server-roomy")
+def old_roots_are_told() -> None:
+    def make(original: Function) -> Function:
+        def on_notification(k: Kernel, note: Notification) -> None:
+            roots = k.state.session.roots
+            original(k, note)
+            k.state.session.roots = roots
+
+        return on_notification
+
+    wrap(client_frames, "_on_notification", make)
+
+
+@BUGS.add("a resource is read from another server")
+def resource_is_read_elsewhere() -> None:
+    def resource_owner(public: Public, uri: str) -> str:
+        return next(iter(public._specs))
+
+    replace(Public, "resource_owner", resource_owner)
+
+
+@BUGS.add("an idle server leaves with a subscription", "lazy")
+def idle_server_leaves_with_subscription() -> None:
+    def make(original: Function) -> Function:
+        def is_idle(k: Kernel, mount: Mount) -> bool:
+            wanted_uris = Kernel.wanted_uris
+            replace(Kernel, "wanted_uris", lambda k, mount: [])
+            idle: bool = original(k, mount)
+            replace(Kernel, "wanted_uris", wanted_uris)
+            return idle
+
+        return is_idle
+
+    wrap(mounts, "_is_idle", make)
+
+
+@BUGS.add("an idle server leaves while it is rolled over", "lazy")
+def idle_server_leaves_during_rollout() -> None:
+    def make(original: Function) -> Function:
+        def is_idle(k: Kernel, mount: Mount) -> bool:
+            rollout, mount.rollout = mount.rollout, Settled()
+            idle: bool = original(k, mount)
+            mount.rollout = rollout
+            return idle
+
+        return is_idle
+
+    wrap(mounts, "_is_idle", make)
+
+
+@BUGS.add("a question never expires")
+def question_never_expires() -> None:
+    replace(server_requests, "tick", do_nothing)
