@@ -36,6 +36,7 @@ A lost server and the redoing of its work are two decisions: `mounts` makes the 
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -522,6 +523,19 @@ def settle_lost(k: Context, mount: Mount, call: Invocation, fault: Fault) -> Non
             hold(k, call, fault, may_run=False)  # its process is gone: what a probe finds absent stays absent
         case _, NeverReplay():
             answer_unknown(k, call, fault)
+
+
+def take_up_lost(k: Context, lost: Sequence[Invocation]) -> None:
+    """Take in what a host that was killed had sent on, and settle it: the servers died with the host."""
+    fault = Fault("process", "host_lost", 0, "the host was ended while the call was running")
+    for call in lost:
+        k.state.calls[call.seq] = call
+        k.state.ids[call.public_id] = call.seq
+        mount = k.state.mounts.get(call.mount)
+        if mount is None:
+            answer_unknown(k, call, fault)
+        else:
+            settle_lost(k, mount, call, fault)
 
 
 def requeue(k: Context, mount: Mount, call: Invocation, fault: Fault) -> None:

@@ -27,6 +27,7 @@ from perdure.kernel.client_requests import Incoming, Refusal, send
 from perdure.kernel.context import Context
 from perdure.kernel.internal_events import (
     ClientArrived,
+    ClientLeaves,
     ClientReady,
     ListRequested,
     ListsChanged,
@@ -151,6 +152,17 @@ def _opening_result(k: Context, method: str) -> bytes:
     if instructions:
         result["instructions"] = instructions
     return _encode(result)
+
+
+def close(k: Context, *, is_shutdown: bool) -> None:
+    """No new work from here on; what runs has `drain_s` to end. After a shutdown nothing waits for catalogs any more."""
+    if k.state.session.closing is not None:
+        return
+    k.state.session.closing = k.now + k.limits.drain_s
+    k.note("session", phase="closing")
+    if is_shutdown:
+        answer_waiting(k)
+    k.emit(ClientLeaves())
 
 
 # --- lists, and what waits for the first catalogs --------------------------------------------------------

@@ -57,6 +57,7 @@ from perdure.kernel.events import (
 from perdure.kernel.internal_events import (
     CatalogSettled,
     ClientArrived,
+    ClientLeaves,
     ClientReady,
     GenerationAlive,
     GenerationLost,
@@ -76,7 +77,6 @@ from perdure.kernel.internal_events import (
     ToolGroupSet,
 )
 from perdure.kernel.state import Invocation, Session
-from perdure.protocol.faults import Fault
 
 
 class Kernel(Context):
@@ -114,15 +114,7 @@ class Kernel(Context):
         self.now = max(self.now, now)
         self.out = []
         self.state.session = msgspec.structs.replace(session, started_at=now, listens=[], closing=None)
-        fault = Fault("process", "host_lost", 0, "the host was ended while the call was running")
-        for call in lost:
-            self.state.calls[call.seq] = call
-            self.state.ids[call.public_id] = call.seq
-            mount = self.state.mounts.get(call.mount)
-            if mount is None:
-                calls.answer_unknown(self, call, fault)
-            else:
-                calls.settle_lost(self, mount, call, fault)
+        calls.take_up_lost(self, lost)
         mounts.start_all(self)
         return self.out
 
@@ -168,15 +160,6 @@ class Kernel(Context):
         _HANDLERS[type(event)](self, event)
 
 
-def _client_closed(k: Kernel, event: ClientClosed | Shutdown) -> None:
-    if k.state.session.closing is None:
-        k.state.session.closing = k.now + k.limits.drain_s
-        k.note("session", phase="closing")
-        if isinstance(event, Shutdown):
-            client.answer_waiting(k)
-        subscriptions.close_all(k)
-
-
 def _tick(k: Kernel, event: Tick) -> None:
     for mount in k.state.mounts.values():
         mounts.tick(k, mount)
@@ -204,8 +187,8 @@ _HANDLERS: Final[dict[type[Any], Callable[[Kernel, Any], None]]] = {
     # From the shell.
     ClientFrame: lambda k, e: client_frames.on_frame(k, e),
     ClientOversize: lambda k, e: client_frames.on_oversize(k, e),
-    ClientClosed: _client_closed,
-    Shutdown: _client_closed,
+    ClientClosed: lambda k, e: client.close(k, is_shutdown=False),
+    Shutdown: lambda k, e: client.close(k, is_shutdown=True),
     ChildStarted: lambda k, e: mounts.on_started(k, e),
     ChildFrame: lambda k, e: child_frames.on_frame(k, e),
     ChildNoise: lambda k, e: child_frames.on_noise(k, e),
@@ -233,6 +216,7 @@ _HANDLERS: Final[dict[type[Any], Callable[[Kernel, Any], None]]] = {
     ClientArrived: lambda k, e: mounts.start_all(k),
     ClientReady: lambda k, e: server_requests.on_client_ready(k),
     ListRequested: lambda k, e: mounts.on_refresh(k),
+    ClientLeaves: lambda k, e: subscriptions.close_all(k),
     RequestResumed: lambda k, e: client_frames.resume(k, e.waiter),
     InputNeeded: lambda k, e: calls.park(k, e.call),
     InputAnswered: lambda k, e: calls.on_input_answer(k, e.identity, e.ask, e.response),

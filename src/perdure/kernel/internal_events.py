@@ -3,10 +3,12 @@
 | event | from | to |
 |---|---|---|
 | ServerNeeded, LivenessDoubted | calls | mounts |
-| SessionCallSucceeded | calls | client (subscriptions) |
+| SessionCallSucceeded | calls | subscriptions |
 | GenerationServes, GenerationLost, GenerationRetired, GenerationAlive, MountUnavailable | mounts | calls, client |
 | CatalogSettled, ListsChanged | mounts | client |
-| ClientArrived, ClientReady, ListRequested, ListsDoubted | client | mounts, calls |
+| ClientArrived, ClientReady, ListRequested | client | mounts, calls |
+| ClientLeaves | client | subscriptions |
+| ListsDoubted | subscriptions | mounts |
 | RequestResumed | client | the router of client frames |
 | InputNeeded, InputAnswered, InputExpired | server requests | calls |
 | ToolGroupSet | the host's own tools | client |
@@ -98,6 +100,10 @@ class ClientArrived(_InternalEvent, frozen=True):
 
 class ClientReady(_InternalEvent, frozen=True):
     """It can be asked."""
+
+
+class ClientLeaves(_InternalEvent, frozen=True):
+    """The session ends: no new work, and every open stream gets its answer."""
 
 
 class ListsDoubted(_InternalEvent, frozen=True):
