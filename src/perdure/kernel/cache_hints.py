@@ -1,4 +1,4 @@
-"""How long a 2026 client may keep a list, and who may share it: what its servers said, joined.
+"""Cache hints of a list for 2026 clients: the hints of all servers, joined.
 
 The smallest time and the narrowest scope count. A handshake server says nothing, and what a server that does not serve now
 will say is not known: with one of them a list is stale at once. The worker's tools stay as they are while it runs, unless

@@ -49,12 +49,12 @@ def child_params(k: Context, link: Link, call: Invocation, child_id: int) -> byt
     named = bool(spec.prefix) and call.method in ("tools/call", "prompts/get", "completion/complete")
     if not (crossing or named or call.token is not None or spec.builtin or call.inputs is not None):
         return call.params
-    found = call_params(call)
-    meta: Members = members(found["_meta"]) if "_meta" in found else {}
+    params = call_params(call)
+    meta: Members = members(params["_meta"]) if "_meta" in params else {}
     if call.method in ("tools/call", "prompts/get"):
-        found["name"] = Raw(_encode(call.name))
+        params["name"] = Raw(_encode(call.name))
     elif call.method == "completion/complete" and spec.prefix:
-        found["ref"] = _inner_reference(found.get("ref", Raw(b"{}")), call.name)
+        params["ref"] = _inner_reference(params.get("ref", Raw(b"{}")), call.name)
     if link.era == "handshake":
         for key in eras.ENVELOPE_KEYS:
             meta.pop(key, None)
@@ -68,12 +68,12 @@ def child_params(k: Context, link: Link, call: Invocation, child_id: int) -> byt
         if k.now > call.accepted_at:  # it waited here, or another worker had it before
             meta[eras.META_AGE] = Raw(_encode(round((k.now - call.accepted_at) * 1000)))
     if call.inputs is not None:
-        found.update(members(call.inputs))
+        params.update(members(call.inputs))
     if meta:
-        found["_meta"] = encode_members(meta)
+        params["_meta"] = encode_members(meta)
     else:
-        found.pop("_meta", None)
-    return found
+        params.pop("_meta", None)
+    return params
 
 
 def call_params(call: Invocation) -> Members:
@@ -82,11 +82,11 @@ def call_params(call: Invocation) -> Members:
 
 def _caller(k: Context) -> dict[str, object]:
     session = k.state.session
-    known: dict[str, object] = {"name": session.client_name, "session": session.session_id}
+    caller: dict[str, object] = {"name": session.client_name, "session": session.session_id}
     enabled = k.groups
     if len(enabled) < len(GROUP_NAMES):
-        known["disabled_groups"] = [name for name in GROUP_NAMES if name not in enabled]
-    return known
+        caller["disabled_groups"] = [name for name in GROUP_NAMES if name not in enabled]
+    return caller
 
 
 def _inner_reference(raw: Raw, name: str) -> Raw:
@@ -103,10 +103,10 @@ def invocation_key(k: Context, call: Invocation) -> str:
 
 def conflict_keys_at(call: Invocation, pointers: tuple[str, ...]) -> tuple[str, ...]:
     try:
-        given = members(call_params(call).get("arguments", Raw(b"{}")))
+        raw_arguments = members(call_params(call).get("arguments", Raw(b"{}")))
         # Only what a key can be made of is read: beside it may stand a file's whole content.
         wanted = {name for path in pointers for name in path.split("/")[1:2]}
-        arguments = {name: msgspec.json.decode(given[name]) for name in wanted & given.keys()}
+        arguments = {name: msgspec.json.decode(raw_arguments[name]) for name in wanted & raw_arguments.keys()}
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return ()
     keys = set()
@@ -135,13 +135,13 @@ def read_probe(rule: ProbeRequired, response: Response) -> ProbeAnswer:
         return STILL_UNKNOWN
     try:
         if rule.tool:
-            said = msgspec.json.decode(response.result, type=_ProbeResult).structuredContent or _Probed()
+            probed = msgspec.json.decode(response.result, type=_ProbeResult).structuredContent or _Probed()
         else:
-            said = msgspec.json.decode(response.result, type=_Probed)
-        if said.status == "absent":
+            probed = msgspec.json.decode(response.result, type=_Probed)
+        if probed.status == "absent":
             return SAFE_TO_RETRY
-        if said.status == "done":
-            return Completed(_probe_result(said.result, response.result))
+        if probed.status == "done":
+            return Completed(_probe_result(probed.result, response.result))
     except (msgspec.MsgspecError, ValueError):
         pass
     return STILL_UNKNOWN
@@ -154,8 +154,8 @@ def _probe_result(result: Raw, whole: Raw) -> Raw:
         members(whole)
         return Raw(bytes(whole))
     if text[:1] == b"{":
-        found = members(text)
-        if "content" in found:
+        result_members = members(text)
+        if "content" in result_members:
             return Raw(text)
     content: Members = {"content": Raw(_encode([{"type": "text", "text": text.decode()}]))}
     if text[:1] == b"{":
@@ -177,25 +177,25 @@ def shape_result(k: Context, call: Invocation, era: eras.Era, result: Raw | byte
 
 def _say_outcome(call: Invocation, result: Raw | bytes) -> Raw:
     """A recovered call says so: how it was settled and how often it was sent."""
-    found = members(result)
+    result_members = members(result)
     try:
-        meta = members(found["_meta"]) if "_meta" in found else {}
+        meta = members(result_members["_meta"]) if "_meta" in result_members else {}
     except ValueError:
         return Raw(result)  # a `_meta` that is no object is the server's to explain
     outcome: Outcome = "replayed" if call.replays > 0 else "probed_done"
     meta["perdure/outcome"] = Raw(_encode({"outcome": outcome, "attempts": call.attempts}))
-    return encode_members({**found, "_meta": encode_members(meta)})
+    return encode_members({**result_members, "_meta": encode_members(meta)})
 
 
 def modern_error(error: Raw) -> Raw:
     """2026-07-28 retired the code for a missing resource; its clients know it as invalid params."""
     try:
-        found = members(error)
+        error_members = members(error)
     except ValueError:
         return error
-    if bytes(found.get("code", Raw(b""))) == str(eras.RESOURCE_NOT_FOUND).encode():
-        found["code"] = Raw(str(INVALID_PARAMS).encode())
-        return encode_members(found)
+    if bytes(error_members.get("code", Raw(b""))) == str(eras.RESOURCE_NOT_FOUND).encode():
+        error_members["code"] = Raw(str(INVALID_PARAMS).encode())
+        return encode_members(error_members)
     return error
 
 

@@ -171,20 +171,20 @@ def refuse_unavailable(k: Context, mount: Mount, call: Invocation) -> None:
         waiting = Fault("process", "untrusted", mount.generation, sentence)
         refuse(k, call, UNAVAILABLE, waiting)
         return
-    known = mount.last_fault
-    detail = f"{known.fault_class}/{known.code}" if known is not None else ""
+    last_fault = mount.last_fault
+    detail = f"{last_fault.fault_class}/{last_fault.code}" if last_fault is not None else ""
     hint = ""
     match mount.phase:
         case Disabled():
             code, detail, hint = "disabled", "", "enable it with the mounts tool"
         case Stopped():
             code, hint = "stopped", "restart it with the mounts tool"
-            if known is not None and known.code in PERMANENT:
-                detail, hint = known.detail, known.hint
+            if last_fault is not None and last_fault.code in PERMANENT:
+                detail, hint = last_fault.detail, last_fault.hint
         case _:
             code = "circuit_open"
-    fault = Fault(known.fault_class if known else "process", code, mount.generation, detail, hint)
-    refuse(k, call, UNAVAILABLE, fault, known)
+    fault = Fault(last_fault.fault_class if last_fault else "process", code, mount.generation, detail, hint)
+    refuse(k, call, UNAVAILABLE, fault, last_fault)
 
 
 def on_not_recorded(k: Context, event: NotRecorded) -> None:
@@ -363,7 +363,7 @@ def answer_error(
 
 
 def answer_unknown(k: Context, call: Invocation, fault: Fault) -> None:
-    """The honest answer where nothing may be redone: it was sent, and nobody knows."""
+    """The honest answer where nothing may be redone: the call was sent, and its outcome is unknown."""
     match call.state:
         case Overdue() | Held(may_run=True) | Probing(may_run=True):
             number = DEADLINE
@@ -412,8 +412,8 @@ def on_progress(k: Context, link: Link, params: Members) -> None:
     if call.progress is not None and value <= call.progress:
         return
     call.progress = value
-    known = {**params, "progressToken": Raw(_encode(call.token))}
-    k.to_client(encode_notification("notifications/progress", encode_members(known)))
+    public_params = {**params, "progressToken": Raw(_encode(call.token))}
+    k.to_client(encode_notification("notifications/progress", encode_members(public_params)))
 
 
 # --- cancel ----------------------------------------------------------------------------------------------
@@ -563,7 +563,7 @@ def hold(k: Context, call: Invocation, fault: Fault, *, may_run: bool) -> None:
 
 
 def give_up_waiting(k: Context, mount: Mount) -> None:
-    """The circuit opened or the mount was disabled: whoever waits for it is told now."""
+    """The circuit opened or the mount was disabled: answer every call that waits for it."""
     fault = mount.last_fault or Fault("process", "unavailable", mount.generation)
     if isinstance(mount.phase, Disabled):
         fault = Fault("process", "disabled", mount.generation)
@@ -582,7 +582,7 @@ def give_up_waiting(k: Context, mount: Mount) -> None:
 
 
 def end_all(k: Context) -> None:
-    """The session ends with work unfinished: everyone still waiting is told what is known."""
+    """The session ends with work unfinished: answer every call with what is known of it."""
     for call in sorted(k.state.calls.values(), key=lambda c: c.seq):
         fault = Fault("process", "closing", k.state.mounts[call.mount].generation)
         if isinstance(call.state, Parked | Answered):

@@ -1,4 +1,4 @@
-"""What the host offers: every server's catalog under public names, and who serves what.
+"""The public catalog: every server's lists under public names, and which server has which entry.
 
 `Public` is derived from the servers' catalogs alone and rebuilt when one of them changes.
 """
@@ -199,8 +199,8 @@ class Public:
         return self._tool_list[1]
 
     def _is_disabled(self, mount: str) -> bool:
-        found = self._state.mounts.get(mount)
-        return found is not None and isinstance(found.phase, Disabled)
+        named = self._state.mounts.get(mount)
+        return named is not None and isinstance(named.phase, Disabled)
 
     def _group(self, tool: ToolEntry) -> str | None:
         spec = self._specs.get(tool.mount)
@@ -225,11 +225,11 @@ class Public:
         """What the session can do. It is said once, so it promises what any mount may come to offer."""
         only = self._wrapped_catalog()
         if only is not None:
-            found = members(only.capabilities)
+            declared = members(only.capabilities)
             for kind in ("tools", "prompts", "resources"):
-                if kind in found:
-                    found[kind] = encode_members({**_object(found[kind]), "listChanged": Raw(b"true")})
-            return joined(found)
+                if kind in declared:
+                    declared[kind] = encode_members({**_object(declared[kind]), "listChanged": Raw(b"true")})
+            return joined(declared)
         promised: dict[str, Any] = {
             "tools": {"listChanged": True},
             "resources": {"subscribe": True, "listChanged": True},
@@ -241,9 +241,9 @@ class Public:
             merged: Members = {}
             for mount in self._state.mounts.values():
                 if mount.catalog is not None:
-                    found = members(mount.catalog.capabilities)
-                    if kind in found:
-                        merged.update(_object(found[kind]))
+                    declared = members(mount.catalog.capabilities)
+                    if kind in declared:
+                        merged.update(_object(declared[kind]))
             if merged:
                 promised[kind] = merged
         return _encode(promised)
@@ -275,7 +275,7 @@ class Public:
         self._refresh()
         workers = [spec for spec in self._specs.values() if spec.builtin]
         is_unknown = any(self._state.mounts[spec.name].catalog is None for spec in workers)
-        found = []
+        offered = []
         for group in GROUPS:
             tools = tuple(
                 tool
@@ -283,8 +283,8 @@ class Public:
                 if tool in self._tools or (is_unknown and all(spec.offers(tool) for spec in workers))
             )
             if tools:
-                found.append(ToolGroup(group.name, group.about, tools))
-        return found
+                offered.append(ToolGroup(group.name, group.about, tools))
+        return offered
 
     def _wrapped_catalog(self) -> ChildCatalog | None:
         if not self._wrapped:
@@ -336,8 +336,8 @@ class Public:
 
     def _add_tool(self, spec: MountSpec, raw: bytes) -> None:
         try:
-            found = members(raw)
-            name = _string.decode(found["name"])
+            definition_members = members(raw)
+            name = _string.decode(definition_members["name"])
         except (ValueError, KeyError, msgspec.MsgspecError):
             return
         if not spec.offers(name) or name in self._state.mounts[spec.name].held:
@@ -348,16 +348,18 @@ class Public:
         deadline_s = 0.0
         contract = Contract()
         if spec.builtin:
-            contract = _take_contract(found)
+            contract = _take_contract(definition_members)
             replay = _CONTRACTS.get(contract.replay, NEVER)
             deadline_s = contract.deadline_s
         else:
-            replay = _annotated(found) if spec.trust_annotations else NEVER
+            replay = _annotated(definition_members) if spec.trust_annotations else NEVER
         replay = spec.replay.get(name, replay)
-        found["name"] = Raw(_encode(public))
-        if "inputSchema" not in found:
-            found["inputSchema"] = Raw(b'{"type":"object"}')  # a 2026 client drops a tool without one
-        definition = joined(found) if len(found) else raw
+        definition_members["name"] = Raw(_encode(public))
+        if "inputSchema" not in definition_members:
+            definition_members["inputSchema"] = Raw(
+                b'{"type":"object"}'
+            )  # a 2026 client drops a tool without one
+        definition = joined(definition_members) if len(definition_members) else raw
         self._tools[public] = ToolEntry(
             public, spec.name, name, replay, contract.conflict, deadline_s, definition, contract.waits
         )
@@ -376,10 +378,10 @@ class Public:
 
 def _identity(server_info: bytes) -> bytes:
     """What goes with every result: a server's icons and links do not. Empty where it has no name or version."""
-    found = _object(Raw(server_info))
-    if not {"name", "version"} <= found.keys():
+    info = _object(Raw(server_info))
+    if not {"name", "version"} <= info.keys():
         return b""
-    return joined({key: found[key] for key in ("name", "title", "version") if key in found})
+    return joined({key: info[key] for key in ("name", "title", "version") if key in info})
 
 
 def _object(raw: Raw) -> Members:
@@ -389,28 +391,28 @@ def _object(raw: Raw) -> Members:
         return {}
 
 
-def _take_contract(found: Members) -> Contract:
+def _take_contract(definition: Members) -> Contract:
     """The worker's contract, taken out of the definition that the client will see."""
-    if "_meta" not in found:
+    if "_meta" not in definition:
         return Contract()
     try:
-        meta = members(found["_meta"])
+        meta = members(definition["_meta"])
         raw = meta.pop(eras.META_CONTRACT, None)
         contract = _contract.decode(raw) if raw is not None else Contract()
     except (ValueError, msgspec.MsgspecError):
         return Contract()
     if meta:
-        found["_meta"] = encode_members(meta)
+        definition["_meta"] = encode_members(meta)
     else:
-        del found["_meta"]
+        del definition["_meta"]
     return contract
 
 
-def _annotated(found: Members) -> ReplayClass:
-    if "annotations" not in found:
+def _annotated(definition: Members) -> ReplayClass:
+    if "annotations" not in definition:
         return NEVER
     try:
-        hints = _annotations.decode(found["annotations"])
+        hints = _annotations.decode(definition["annotations"])
     except msgspec.MsgspecError:
         return NEVER
     return from_annotations(hints.readOnlyHint is True, hints.idempotentHint is True)
@@ -471,14 +473,14 @@ def has_capability(catalog: ChildCatalog, name: str) -> bool:
 def changes(old: ChildCatalog | None, new: ChildCatalog) -> list[str]:
     """Which kinds of list differ between two catalogs, whatever the order of their items."""
     before = old or ChildCatalog()
-    found = []
+    kinds = []
     if sorted(before.tools) != sorted(new.tools):
-        found.append("tools")
+        kinds.append("tools")
     if sorted(before.prompts) != sorted(new.prompts):
-        found.append("prompts")
+        kinds.append("prompts")
     if sorted(before.resources + before.templates) != sorted(new.resources + new.templates):
-        found.append("resources")
-    return found
+        kinds.append("resources")
+    return kinds
 
 
 def dump_catalog(catalog: ChildCatalog) -> bytes:
@@ -488,12 +490,12 @@ def dump_catalog(catalog: ChildCatalog) -> bytes:
 def load_catalog(data: bytes) -> ChildCatalog | None:
     """A catalog saved by an earlier run; None where it is not one, for it is only a head start."""
     try:
-        found = _catalog.decode(data)
-        for raw in (found.capabilities, found.server_info, *found.tools, *found.prompts):
+        catalog = _catalog.decode(data)
+        for raw in (catalog.capabilities, catalog.server_info, *catalog.tools, *catalog.prompts):
             members(raw)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    return found
+    return catalog
 
 
 def tool_hashes(catalog: ChildCatalog) -> dict[str, str]:

@@ -162,12 +162,12 @@ def _on_notification(k: Context, link: Link, note: Notification) -> None:
 
 
 def _file_faults(k: Context, link: Link, params: Members) -> None:
-    """What the worker found wrong in the files that only it reads. Nobody else is asked."""
+    """Faults in the files that only the worker reads; the notification counts from the worker only."""
     try:
         faults = msgspec.json.decode(params.get("faults", Raw(b"[]")), type=list[Fault])
     except msgspec.MsgspecError:
         k.quarantine("child_malformed")
         return
     if k.specs[link.mount].builtin:
-        known = k.state.file_faults.get("settings", [])
-        metrics.found_in_files(k, "worker", [fault for fault in faults if fault not in known])
+        settings_faults = k.state.file_faults.get("settings", [])
+        metrics.found_in_files(k, "worker", [fault for fault in faults if fault not in settings_faults])

@@ -62,7 +62,7 @@ class _Initialize(msgspec.Struct):
 
 
 def notice_client(k: Context, request: Incoming) -> None:
-    """The first request shows who is there; what depends on that can start now."""
+    """Note era, client and capabilities of a request. The first one starts the servers, which depend on them."""
     session = k.state.session
     if request.method in ("initialize", "ping"):
         return
@@ -130,7 +130,7 @@ def discover(k: Context, request: Incoming) -> None:
 
 
 def _startup_grace(k: Context) -> float:
-    """Only a wrapped server must be asked who it is; the host itself answers at once."""
+    """A wrapped server must introduce itself first; the host answers for itself at once."""
     return max(spec.startup_s for spec in k.specs.values()) if k.wrapped else 0.0
 
 
@@ -227,7 +227,7 @@ def answer_waiting(k: Context) -> None:
 
 
 def may_find_owner(k: Context, request: Incoming) -> bool:
-    """While a server that starts has not said what it offers, nobody can say that none has it: wait."""
+    """A server that is still starting may have what the request names: let the request wait."""
     coming = any(
         m.catalog is None and isinstance(m.phase, Starting | Waiting) for m in k.state.mounts.values()
     )

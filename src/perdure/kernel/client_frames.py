@@ -183,9 +183,9 @@ def _cancel(k: Context, identity: RequestId) -> None:
     if subscriptions.close_listen(k, identity, answer=False):
         return
     # initialize cannot be cancelled; a list that still waits can.
-    kept = [w for w in k.state.waiters if w.public_id != identity or w.method == "initialize"]
-    if len(kept) != len(k.state.waiters):
-        k.state.waiters = kept
+    waiters = [w for w in k.state.waiters if w.public_id != identity or w.method == "initialize"]
+    if len(waiters) != len(k.state.waiters):
+        k.state.waiters = waiters
         return
     calls.cancel(k, identity)
 

@@ -152,7 +152,7 @@ class Context(ABC):
         )
         return sorted(wanted)
 
-    def anyone_listens(self) -> bool:
+    def is_client_listening(self) -> bool:
         """Whether the client would hear of a changed list."""
         return self.state.session.live or bool(self.state.session.listens)
 

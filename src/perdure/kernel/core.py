@@ -98,7 +98,7 @@ class Kernel(Context):
         return self.out
 
     def start(self, now: float) -> list[Effect]:
-        """Start what does not depend on who the client is: the built-in worker."""
+        """Start the built-in worker, which does not depend on the client."""
         self.now = max(self.now, now)
         self.out = []
         self.note("session", phase="started", version=self.version, session=self.state.session.session_id)

@@ -65,23 +65,23 @@ def of_method(k: Context, method: str) -> Counters:
 
 
 def accepted(k: Context, method: str) -> None:
-    known = k.state.metrics
-    known.totals.requests += 1
+    metrics = k.state.metrics
+    metrics.totals.requests += 1
     of_method(k, method).requests += 1
-    current = known.pace
+    current = metrics.pace
     if k.now - current.began >= WINDOW_S:
         current.before, current.counted = current.began, current.count
         current.began, current.count = k.now, 0
     current.count += 1
 
 
-def pace(found: Pace, now: float) -> float:
+def pace(window: Pace, now: float) -> float:
     """Requests per second over the last two windows at most; it falls while none come."""
-    if not found.count:
+    if not window.count:
         return 0.0
-    began, count = found.began, found.count
-    if found.counted and began - found.before < 2 * WINDOW_S:
-        began, count = found.before, count + found.counted
+    began, count = window.began, window.count
+    if window.counted and began - window.before < 2 * WINDOW_S:
+        began, count = window.before, count + window.counted
     return count / max(now - began, 1.0)
 
 
@@ -98,10 +98,10 @@ def failure_code(result: Raw | bytes) -> str:
     if (line := _LAST_LINE.search(memoryview(result))) is not None:
         return b"/".join(line.groups()).decode()
     try:
-        found = msgspec.json.decode(result, type=_FailedResult).structuredContent or _Failure()
+        failure = msgspec.json.decode(result, type=_FailedResult).structuredContent or _Failure()
     except msgspec.MsgspecError:
         return ""
-    return "/".join(filter(None, (found.error or found.status, found.context.reason)))[:MAX_NAME]
+    return "/".join(filter(None, (failure.error or failure.status, failure.context.reason)))[:MAX_NAME]
 
 
 def call_ended(k: Context, call: Invocation, ending: Ending, code: str = "") -> None:
@@ -168,9 +168,9 @@ def faulted(k: Context, fault: Fault, methods: list[str]) -> None:
 
 def found_in_files(k: Context, source: str, faults: Sequence[Fault]) -> None:
     """What is wrong now with the files of one kind; what is new in it is noted."""
-    known = k.state.file_faults.get(source, [])
+    before = k.state.file_faults.get(source, [])
     k.state.file_faults[source] = list(faults)
-    note_file_faults(k, source, [fault for fault in faults if fault not in known])
+    note_file_faults(k, source, [fault for fault in faults if fault not in before])
 
 
 def note_file_faults(k: Context, source: str, faults: Sequence[Fault]) -> None:

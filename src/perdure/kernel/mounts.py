@@ -137,7 +137,7 @@ ON_REQUEST: Final = frozenset({"restarted", "disabled", "unmounted"})
 
 
 def start_all(k: Context) -> None:
-    """The client has shown itself: start every server that is wanted or not yet catalogued."""
+    """Start every server that is eager or has no catalog yet."""
     for mount in k.state.mounts.values():
         wanted = k.specs[mount.name].start == "eager" or mount.catalog is None
         if isinstance(mount.phase, Idle) and wanted:
@@ -181,13 +181,13 @@ def _first_era(k: Context, link: Link) -> eras.Era:
     spec, mount = k.specs[link.mount], k.state.mounts[link.mount]
     if spec.builtin:
         return "handshake"
-    known: eras.Era = "modern" if spec.modern_first else "handshake"
+    likely: eras.Era = "modern" if spec.modern_first else "handshake"
     if mount.catalog is not None:
-        known = mount.catalog.era
+        likely = mount.catalog.era
     # One that was lost twice before it served may be of those that break on a request they do not know. It may
     # also fail for another reason, so each era has its turn.
     failed = mount.unproductive + mount.opened
-    return known if failed < 2 or failed % 2 else _other_era(known)
+    return likely if failed < 2 or failed % 2 else _other_era(likely)
 
 
 def _other_era(era: eras.Era) -> eras.Era:
@@ -229,8 +229,8 @@ def lose_late(k: Context, link: Link) -> None:
     detail = f"not ready within {k.specs[link.mount].startup_s:g} s"
     if isinstance(link.stage, Opening):
         waiting = [f"{method} was not answered" for method in _handshake_routes(k, link).values()]
-        said = (*link.stage.refusals, *waiting)
-        detail += f": {'; '.join(said)}"
+        reasons = (*link.stage.refusals, *waiting)
+        detail += f": {'; '.join(reasons)}"
     lose(k, link, Fault("timeout", "startup_timeout", link.generation, detail), stop=True)
 
 
@@ -399,7 +399,7 @@ def adopt_catalog(k: Context, mount: Mount, new: ChildCatalog) -> None:
     old = mount.catalog
     _compare_tools(k, mount, new)
     mount.catalog = new
-    if old != new:  # a generation like the last one costs nobody a new list
+    if old != new:  # the same catalog as before needs no new list
         k.public.invalidate()
         k.out.append(SaveCatalog(mount.name, dump_catalog(new)))
     if mount.settled:
@@ -544,14 +544,14 @@ def lose(k: Context, link: Link, fault: Fault, *, stop: bool) -> None:
 
 def _cause(k: Context, mount: Mount, link: Link, fault: Fault) -> dict[str, str | int | bool]:
     """What an event log may hold of a fault: its detail, unless it quotes the server, and which start it was."""
-    found: dict[str, str | int | bool] = {}
+    fields: dict[str, str | int | bool] = {}
     if fault.detail and fault.fault_class in ("process", "resource"):
-        found["detail"] = fault.detail
+        fields["detail"] = fault.detail
     if not isinstance(link.stage, Live | Draining):
-        found["starting"] = True
+        fields["starting"] = True
         if fault.code not in PERMANENT:
-            found["attempt"], found["attempts"] = mount.unproductive + 1, k.limits.unproductive_starts
-    return found
+            fields["attempt"], fields["attempts"] = mount.unproductive + 1, k.limits.unproductive_starts
+    return fields
 
 
 def _replace(k: Context, mount: Mount, link: Link, fault: Fault) -> None:
@@ -577,8 +577,8 @@ def plan_restart(k: Context, mount: Mount, link: Link) -> None:
         mount.phase = Idle()
         k.emit(MountUnavailable(mount))
         return
-    known = mount.last_fault
-    if k.specs[mount.name].restart == "never" or (known is not None and known.code in PERMANENT):
+    last_fault = mount.last_fault
+    if k.specs[mount.name].restart == "never" or (last_fault is not None and last_fault.code in PERMANENT):
         _stay_down(k, mount)
         return
     if link.productive or (isinstance(link.stage, Live) and k.now - link.since >= k.limits.settled_s):
@@ -669,9 +669,9 @@ def begin_rollout(k: Context, mount: Mount) -> None:
 
 
 def _announce_candidate(k: Context, mount: Mount, candidate: Link) -> None:
-    """The candidate is initialized and catalogued, and nobody outside knows of it yet."""
+    """The candidate is initialized and catalogued, still unknown to the client: announce a changed catalog, else fence."""
     kinds = changes(mount.catalog, candidate.catalog)
-    if not kinds or not k.anyone_listens():
+    if not kinds or not k.is_client_listening():
         fence(k, mount, candidate)
         return
     mount.rollout = Announced(candidate.generation, k.now + k.limits.refresh_grace_s)
@@ -692,7 +692,7 @@ def fence(k: Context, mount: Mount, candidate: Link) -> None:
     mount.rollout = Settled()
     _compare_tools(k, mount, candidate.catalog)
     if mount.catalog != candidate.catalog:
-        mount.catalog = candidate.catalog  # announced already, or nobody to tell
+        mount.catalog = candidate.catalog  # announced already, or the client does not listen
         k.public.invalidate()
         k.out.append(SaveCatalog(mount.name, dump_catalog(candidate.catalog)))
     if incumbent is not None:
@@ -815,11 +815,11 @@ def remount(k: Context, wanted: dict[str, MountSpec], untrusted: tuple[Untrusted
     for name in [name for name, spec in k.specs.items() if spec.managed and name not in wanted]:
         _unmount(k, k.state.mounts[name])
     for name, spec in wanted.items():
-        known = k.specs.get(name)
-        if known is None:
+        spec_before = k.specs.get(name)
+        if spec_before is None:
             _mount(k, spec)
-        elif (known.managed or known.builtin) and known != spec:
-            _change(k, k.state.mounts[name], known, spec)
+        elif (spec_before.managed or spec_before.builtin) and spec_before != spec:
+            _change(k, k.state.mounts[name], spec_before, spec)
 
 
 def _mount(k: Context, spec: MountSpec) -> None:
@@ -847,23 +847,23 @@ def _unmount(k: Context, mount: Mount) -> None:
     _announce_difference(k, had)
 
 
-def _change(k: Context, mount: Mount, known: MountSpec, spec: MountSpec) -> None:
+def _change(k: Context, mount: Mount, before: MountSpec, spec: MountSpec) -> None:
     k.specs[mount.name] = spec
     k.public.invalidate()
     if spec.untrusted:
         disable(k, mount)
         mount.catalog = None
         k.public.invalidate()
-    elif known.untrusted:
+    elif before.untrusted:
         mount.phase = Idle()
         if not isinstance(k.state.session.phase, New):
             start(k, mount)
-    elif not known.starts_like(spec):
+    elif not before.starts_like(spec):
         if isinstance(mount.phase, Starting):
             restart(k, mount)
         elif not isinstance(mount.phase, Idle):
             begin_rollout(k, mount)
-    elif (known.allow, known.deny, known.prefix) != (spec.allow, spec.deny, spec.prefix):
+    elif (before.allow, before.deny, before.prefix) != (spec.allow, spec.deny, spec.prefix):
         k.emit(ListsChanged(["tools"]))
 
 

@@ -82,10 +82,10 @@ def resource(k: Context, request: Incoming) -> None:
 
 def prompt(k: Context, request: Incoming) -> None:
     name = text(request, "name")
-    found = k.public.prompt(name)
-    if found is None:
+    entry = k.public.prompt(name)
+    if entry is None:
         raise Refusal(INVALID_PARAMS, f"no prompt {name[:64]} here: prompts/list names what there is.")
-    _accept(k, request, *found)
+    _accept(k, request, *entry)
 
 
 def complete(k: Context, request: Incoming) -> None:
@@ -96,17 +96,17 @@ def complete(k: Context, request: Incoming) -> None:
             INVALID_PARAMS, "completion/complete needs ref: a prompt by its name, or a resource by its uri."
         ) from None
     name, uri = scalar(reference.get("name")), scalar(reference.get("uri"))
-    found: tuple[str, str] | None = None
+    target: tuple[str, str] | None = None
     if isinstance(name, str):
-        found = k.public.prompt(name)
+        target = k.public.prompt(name)
     elif isinstance(uri, str):
         owner = k.public.resource_owner(uri)
-        found = (owner, "") if owner is not None else None
-        if found is None and client.may_find_owner(k, request):
+        target = (owner, "") if owner is not None else None
+        if target is None and client.may_find_owner(k, request):
             return
-    if found is None:
+    if target is None:
         raise Refusal(INVALID_PARAMS, "no server here has the prompt or the resource that ref names.")
-    _accept(k, request, *found)
+    _accept(k, request, *target)
 
 
 def set_level(k: Context, request: Incoming) -> None:

@@ -133,13 +133,13 @@ def _own_token(params: bytes | None, identity: int) -> tuple[RequestId | None, b
     if params is None or b'"progressToken"' not in params:
         return None, params
     try:
-        found = members(params)
-        meta = members(found["_meta"])
+        members_of_params = members(params)
+        meta = members(members_of_params["_meta"])
         token: RequestId = msgspec.json.decode(meta["progressToken"], type=RequestId)
     except (ValueError, KeyError, msgspec.MsgspecError):
         return None, params
     meta["progressToken"] = Raw(_encode(identity))
-    return token, joined({**found, "_meta": encode_members(meta)})
+    return token, joined({**members_of_params, "_meta": encode_members(meta)})
 
 
 def _ask_modern_client(k: Context, link: Link, request: Request, ability: str | None) -> None:
@@ -291,8 +291,8 @@ def on_client_progress(k: Context, params: Members) -> None:
     ask = k.state.asks.get(identity) if type(identity) is int else None
     link = k.link(ask.mount, ask.generation) if ask is not None else None
     if ask is not None and link is not None and ask.token is not None:
-        known = {**params, "progressToken": Raw(_encode(ask.token))}
-        k.to_child(link, encode_notification("notifications/progress", encode_members(known)))
+        child_params = {**params, "progressToken": Raw(_encode(ask.token))}
+        k.to_child(link, encode_notification("notifications/progress", encode_members(child_params)))
 
 
 # --- taking questions back -------------------------------------------------------------------------------
@@ -357,7 +357,7 @@ def _is_parked(ask: Ask) -> bool:
 def abilities(capabilities: bytes) -> tuple[str, ...]:
     """Which of the askable things a client says it offers."""
     try:
-        found = members(capabilities)
+        declared = members(capabilities)
     except ValueError:
         return ()
-    return tuple(a for a in _ABILITY.values() if a in found and bytes(found[a]) != b"null")
+    return tuple(a for a in _ABILITY.values() if a in declared and bytes(declared[a]) != b"null")

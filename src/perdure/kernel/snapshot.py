@@ -183,7 +183,7 @@ def _check_consistent(state: State, specs: Mapping[str, MountSpec], limits: Limi
         if any(g > mount.generation or g != link.generation for g, link in mount.links.items()):
             raise ValueError("snapshot generation is not its own")
         if isinstance(mount.phase, Serving | Starting) and mount.phase.generation not in mount.links:
-            raise ValueError("snapshot mount is served by nobody")
+            raise ValueError("snapshot mount has no generation that serves")
         held_by = [c.state for c in state.calls.values() if c.mount == name]
         for held in held_by:
             if not isinstance(held, Queued | Held) and held.generation not in mount.links:

@@ -73,7 +73,7 @@ class Disabled(msgspec.Struct, frozen=True, tag=True):
 
 
 class Stopped(msgspec.Struct, frozen=True, tag=True):
-    """Down until somebody asks for it: it may not be restarted, or cannot be started as it is described."""
+    """Down until it is restarted on request: its entry says `restart: never`, or it cannot be started as described."""
 
 
 Phase = Idle | Starting | Serving | Waiting | Open | Stopped | Disabled
@@ -446,7 +446,7 @@ class Listen(msgspec.Struct, frozen=True):
 
 
 class New(msgspec.Struct, frozen=True, tag=True):
-    """No request yet that shows who is there."""
+    """No request yet, other than `ping`."""
 
 
 class Uninitialized(msgspec.Struct, frozen=True, tag=True):
@@ -454,7 +454,7 @@ class Uninitialized(msgspec.Struct, frozen=True, tag=True):
 
 
 class Modern(msgspec.Struct, frozen=True, tag=True):
-    """Requests of 2026-07-28: each says who asks and what the client offers."""
+    """Requests of 2026-07-28: each carries the client's name and capabilities."""
 
 
 class Initializing(msgspec.Struct, frozen=True, tag=True):

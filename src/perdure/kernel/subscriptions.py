@@ -75,7 +75,7 @@ class _Filter(msgspec.Struct):
 
 
 def announce(k: Context, method: str, kind: str, params: Members | None = None, uri: str = "") -> None:
-    """Tell everyone who asked to know: the session of a handshake client, the streams of a 2026 one."""
+    """Notify a handshake client that is ready, and each stream of a 2026 client that asked for it."""
     session = k.state.session
     if session.live:
         k.to_client(encode_notification(method, encode_members(params) if params else None))
@@ -105,8 +105,8 @@ def _without_subscription(params: Members) -> Members:
     except ValueError:
         return {key: value for key, value in params.items() if key != "_meta"}
     meta.pop(eras.META_SUBSCRIPTION, None)
-    rest = {key: value for key, value in params.items() if key != "_meta"}
-    return {**rest, "_meta": encode_members(meta)} if meta else rest
+    others = {key: value for key, value in params.items() if key != "_meta"}
+    return {**others, "_meta": encode_members(meta)} if meta else others
 
 
 def on_log_message(k: Context, link: Link, note: Notification, params: Members) -> None:
@@ -222,10 +222,10 @@ def set_level(k: Context, link: Link, level: str) -> None:
 
 
 def raise_level(k: Context, name: str, level: str) -> None:
-    """A handshake server logs at one level for everyone: the most detailed that anyone asked for."""
+    """A handshake server has one log level for all requests: the most detailed one that was asked for."""
     session = k.state.session
-    known = session.log_level
-    if not known or eras.LOG_LEVELS.index(level) < eras.LOG_LEVELS.index(known):
+    current = session.log_level
+    if not current or eras.LOG_LEVELS.index(level) < eras.LOG_LEVELS.index(current):
         session.log_level = level
         link = k.state.mounts[name].serving_link()
         if link is not None:
@@ -234,14 +234,14 @@ def raise_level(k: Context, name: str, level: str) -> None:
 
 def _tell(k: Context, link: Link, method: str, params: Members) -> None:
     """Hand session state over. The answer changes nothing, so a server that gives none costs a bounded memory."""
-    told = [
+    unanswered = [
         identity
         for identity, route in k.state.routes.items()
         if isinstance(route.purpose, ForSession)
         and (route.mount, route.generation) == (link.mount, link.generation)
     ]
-    if len(told) >= k.limits.subscriptions:
-        del k.state.routes[told[0]]
+    if len(unanswered) >= k.limits.subscriptions:
+        del k.state.routes[unanswered[0]]
     send_request(k, link, method, params, ForSession())
 
 

@@ -31,7 +31,7 @@ def health(k: Context) -> dict[str, Any]:
     state, session = k.state, k.state.session
     rows = [mount_row(k, mount) for mount in state.mounts.values()]
     newest = max((m.generation for m in state.mounts.values()), default=0)
-    found: dict[str, Any] = {
+    report: dict[str, Any] = {
         "state": _overall(k),
         **k.places(),
         "uptime_ms": int((k.now - session.started_at) * 1000),
@@ -44,14 +44,14 @@ def health(k: Context) -> dict[str, Any]:
         "mounts": rows,
     }
     if state.metrics.last_fault is not None:
-        found["last_fault"] = _fault(state.metrics.last_fault)
+        report["last_fault"] = _fault(state.metrics.last_fault)
     if files := [_fault(fault) for faults in state.file_faults.values() for fault in faults]:
-        found["file_faults"] = files
+        report["file_faults"] = files
     if k.untrusted:
-        found["untrusted"] = [_untrusted(file) for file in k.untrusted]
+        report["untrusted"] = [_untrusted(file) for file in k.untrusted]
     if state.metrics.quarantined:
-        found["quarantined"] = dict(sorted(state.metrics.quarantined.items()))
-    return found
+        report["quarantined"] = dict(sorted(state.metrics.quarantined.items()))
+    return report
 
 
 def _untrusted(file: UntrustedFile) -> dict[str, Any]:
@@ -157,55 +157,55 @@ def _circuit(mount: Mount) -> str:
 
 
 def _fault(fault: Fault) -> dict[str, Any]:
-    known = {
+    fields = {
         "class": fault.fault_class,
         "code": fault.code,
         "generation": fault.generation,
         "detail": fault.detail,
         "hint": fault.hint,
     }
-    return {key: value for key, value in known.items() if value != ""}
+    return {key: value for key, value in fields.items() if value != ""}
 
 
 # --- telemetry -----------------------------------------------------------------------------------------------
 
 
 def telemetry(k: Context) -> dict[str, Any]:
-    known = k.state.metrics
+    metrics_now = k.state.metrics
     return {
-        "totals": _counters(known.totals),
+        "totals": _counters(metrics_now.totals),
         "methods": [
             {
                 "method": method,
-                **_counters(known.methods[method]),
-                "latency_ms": latency(known.methods[method]),
+                **_counters(metrics_now.methods[method]),
+                "latency_ms": latency(metrics_now.methods[method]),
             }
-            for method in sorted(known.methods)
+            for method in sorted(metrics_now.methods)
         ],
     }
 
 
-def _counters(found: Counters) -> dict[str, int]:
+def _counters(counters: Counters) -> dict[str, int]:
     return {
-        "requests": found.requests,
-        "successes": found.successes,
-        "errors": found.errors,
-        "tool_errors": found.tool_errors,
-        "response_errors": found.response_errors,
-        "recovery_errors": found.recovery_errors,
-        "recovery_faults": found.recovery_faults,
-        "replays": found.replays,
+        "requests": counters.requests,
+        "successes": counters.successes,
+        "errors": counters.errors,
+        "tool_errors": counters.tool_errors,
+        "response_errors": counters.response_errors,
+        "recovery_errors": counters.recovery_errors,
+        "recovery_faults": counters.recovery_faults,
+        "replays": counters.replays,
     }
 
 
 def latency(found: Counters) -> dict[str, float]:
-    known = found.latency
-    mean = known.total / known.count if known.count else 0.0
+    latency_now = found.latency
+    mean = latency_now.total / latency_now.count if latency_now.count else 0.0
     values = {
-        "last": known.last,
+        "last": latency_now.last,
         "mean": mean,
-        "p50": metrics.quantile(known, 0.5),
-        "p99": metrics.quantile(known, 0.99),
-        "max": known.max,
+        "p50": metrics.quantile(latency_now, 0.5),
+        "p99": metrics.quantile(latency_now, 0.99),
+        "max": latency_now.max,
     }
     return {name: round(value, 3) for name, value in values.items()}

@@ -82,11 +82,11 @@ _SPECS = {
 
 @cache
 def entries() -> tuple[ToolEntry, ...]:
-    found = []
+    tools = []
     for spec in _SPECS.values():
         public = msgspec.json.encode(public_definition(spec))
-        found.append(ToolEntry(spec.name, HOST_MOUNT, spec.name, definition=public))
-    return tuple(found)
+        tools.append(ToolEntry(spec.name, HOST_MOUNT, spec.name, definition=public))
+    return tuple(tools)
 
 
 def call(k: Context, name: str, arguments: Raw | None) -> bytes:
@@ -99,9 +99,9 @@ def call(k: Context, name: str, arguments: Raw | None) -> bytes:
     view = View(k.render, k.detail)  # type: ignore[arg-type]
     sent: dict[str, Any] = {}
     try:
-        given = strict_object(arguments) if arguments is not None else {}
-        sent = given
-        view, sent = presentation(given, view)
+        sent_arguments = strict_object(arguments) if arguments is not None else {}
+        sent = sent_arguments
+        view, sent = presentation(sent_arguments, view)
         params = read_arguments(_SPECS[name].params, sent)
         payload = _run(k, name, params)
         return msgspec.json.encode(success(payload, result_shapes()[name], view))
@@ -147,16 +147,16 @@ def _mounts(k: Context, params: MountsParams) -> dict[str, Any]:
 def _unknown_mount(k: Context, params: MountsParams) -> ToolError:
     from difflib import get_close_matches
 
-    known = sorted(k.state.mounts)
-    near = get_close_matches(params.name, known, 1, 0.6) or (known if len(known) == 1 else [])
+    names = sorted(k.state.mounts)
+    near = get_close_matches(params.name, names, 1, 0.6) or (names if len(names) == 1 else [])
     missing = f"no server is named {params.name[:64]}" if params.name else f"{params.action} needs name"
     return refuse(
         "not_found",
         "unknown_mount",
-        f"{missing}: one of {', '.join(known)}." if known else f"{missing}: this session has no server.",
+        f"{missing}: one of {', '.join(names)}." if names else f"{missing}: this session has no server.",
         next_step=call_tool("mounts", action=params.action, name=near[0] if near else FILL),
         suggested_action="fix_syntax",
-        mounts=known,
+        mounts=names,
     )
 
 
@@ -178,9 +178,14 @@ def _tools(k: Context, params: ToolsParams) -> dict[str, Any]:
             k.emit(ToolGroupSet(params.group, is_enabled))
     enabled = k.groups
     rows = [
-        {"name": one.name, "enabled": one.name in enabled, "tools": list(one.tools), "about": one.about}
-        for one in groups
-        if params.action == "list" or one.name == params.group
+        {
+            "name": group.name,
+            "enabled": group.name in enabled,
+            "tools": list(group.tools),
+            "about": group.about,
+        }
+        for group in groups
+        if params.action == "list" or group.name == params.group
     ]
     return {"groups": rows} if params.action == "list" else {"group": params.group, "groups": rows}
 

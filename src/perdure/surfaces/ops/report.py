@@ -20,14 +20,14 @@ CALLS: Final = "tools/call"
 
 def report(k: Context, now: float) -> dict[str, Any]:
     """Bounded, whatever the session holds: the oldest calls are listed, all are counted."""
-    session, known = k.state.session, k.state.metrics
+    session, metrics_now = k.state.session, k.state.metrics
     oldest = sorted(k.state.calls.values(), key=lambda call: call.accepted_at)[:MOST_CALLS]
-    calls = known.methods.get(CALLS, known.totals)
+    calls = metrics_now.methods.get(CALLS, metrics_now.totals)
     return {
         "v": REPORT_VERSION,
         "session": session.session_id,
         "client": session.client_name[:MOST_NAME],
-        "calls_per_s": round(metrics.pace(known.pace, now), 2),
+        "calls_per_s": round(metrics.pace(metrics_now.pace, now), 2),
         "latency_ms": latency(calls),
         "in_flight": len(k.state.calls),
         "calls": [_call(call, now) for call in oldest],
