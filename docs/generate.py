@@ -73,9 +73,9 @@ def registry_commands() -> list[str]:
 
 
 def host_tools() -> list[dict[str, Any]]:
-    from perdure.kernel import ops
+    from perdure.surfaces.ops.host_tools import entries
 
-    return [msgspec.json.decode(entry.definition) for entry in ops.entries()]
+    return [msgspec.json.decode(entry.definition) for entry in entries()]
 
 
 def worker_tools() -> list[dict[str, Any]]:
@@ -162,8 +162,8 @@ def _sizes(listed: list[dict[str, Any]]) -> list[str]:
 
 
 def limits() -> str:
-    from perdure.protocol.mounts import Limits
     from perdure.host.serve_options import ServeLimits
+    from perdure.protocol.mounts import Limits
 
     def unit(name: str) -> str:
         return next((word for suffix, word in UNITS.items() if name.endswith(suffix)), "")

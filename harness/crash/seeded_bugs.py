@@ -18,13 +18,13 @@ from unittest.mock import patch
 import apsw
 
 from harness.seeded_bugs import Function, SeededBugs, after, before, do_nothing, replace, wrap
-from perdure.kernel import answering
-from perdure.kernel import recovery as kernel_recovery
+from perdure.kernel import calls
 from perdure.kernel.core import Kernel
 from perdure.kernel.state import Invocation
 from perdure.platform import guardian
 from perdure.platform.fault_points import point
 from perdure.protocol.calls import Call
+from perdure.protocol.faults import Fault
 from perdure.protocol.frames import Members, encode_result
 from perdure.storage.files.fingerprint import Expected
 from perdure.storage.files.pending import PendingFile
@@ -218,7 +218,10 @@ def foreign_edit_is_overwritten() -> None:
 
 @BUGS.add("a lost call is given up without asking", HOSTED)
 def lost_call_is_given_up() -> None:
-    replace(kernel_recovery, "hold", kernel_recovery.answer_unknown)
+    def hold(k: Kernel, call: Invocation, fault: Fault, *, may_run: bool) -> None:
+        calls.answer_unknown(k, call, fault)
+
+    replace(calls, "hold", hold)
 
 
 @BUGS.add("a recovered call is answered twice", HOSTED)
@@ -227,7 +230,7 @@ def recovered_call_is_answered_twice() -> None:
         if call.probes:
             k.to_client(encode_result(call.public_id, result, extra))
 
-    after(answering, "_answer", answer)
+    after(calls, "_answer", answer)
 
 
 @BUGS.add("a worker outlives its host", HOSTED)

@@ -367,8 +367,8 @@ def _read_host(folder: Folder) -> None:
     from perdure.host import compose
     from perdure.host.registry_mounts import RegistryMounts
     from perdure.host.settings import load
-    from perdure.kernel import ops
     from perdure.protocol.faults import Fault
+    from perdure.surfaces.ops.health import health
 
     given: dict[str, Any] = {"workspace": [str(folder.root / "workspace")]}
     if folder.subject.name.startswith("mcp"):
@@ -387,7 +387,7 @@ def _read_host(folder: Folder) -> None:
     kernel.start(time.monotonic())
     launched = [registry.launch(spec, folder.environ) for spec in specs.values() if spec.managed]
     shown = [one for one in launched if isinstance(one, Fault)]
-    msgspec.json.encode([ops.health(kernel), shown])
+    msgspec.json.encode([health(kernel), shown])
     registry.restore(registry.dump())
 
 

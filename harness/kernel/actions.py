@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from harness.kernel.client_actions import client_event
-from harness.kernel.scopes import TOOLS, Scope
+from harness.kernel.scopes import TOOLS, Scope, uri_of
 from harness.kernel.server_actions import PROBES, child_events, is_call
 from harness.kernel.world import Child, Pending, World
 from perdure.kernel.core import Kernel
@@ -62,6 +62,8 @@ def _client_actions(world: World, scope: Scope, left: set[str], found: list[str]
         found.append("dup")
     if "cancel" in left:
         found += [f"cancel {i}" for i in _ends(calls)]
+    if scope.rich:
+        _session_actions(world, scope, left, found, is_handshake=handshake)
     for verb in ("restart", "disable", "enable"):
         if verb in left:
             found += [f"{verb} {mount}" for mount in scope.mounts]
@@ -70,6 +72,23 @@ def _client_actions(world: World, scope: Scope, left: set[str], found: list[str]
             found += [f"{verb} {i}" for i in _ends(list(world.questions))]
     if "stray-reply" in left:
         found.append("stray-reply")
+
+
+def _session_actions(
+    world: World, scope: Scope, left: set[str], found: list[str], *, is_handshake: bool
+) -> None:
+    if "read" in left:
+        found += [f"read {mount}" for mount in scope.mounts]
+    if not is_handshake:
+        return
+    found += [verb for verb in ("level", "roots") if verb in left]
+    busy = {want.uri for want in world.wants.values()}
+    for mount in scope.mounts:
+        uri = uri_of(mount)
+        if uri not in busy and "subscribe" in left:
+            found.append(f"subscribe {mount}")
+        if uri not in busy and "unsubscribe" in left and uri in world.subscribed:
+            found.append(f"unsubscribe {mount}")
 
 
 def _ends(items: list[Any]) -> list[int]:
@@ -101,6 +120,8 @@ def _child_actions(world: World, child: Child, name: str, left: set[str], found:
     for verb in ("ask", "change", "log", "noise", "stray"):
         if verb in left and (verb != "ask" or child.era == "handshake"):
             found.append(f"{verb} {name}")
+    if "update" in left and child.is_rich:
+        found.append(f"update {name}")
     if "unask" in left and child.asks:
         found.append(f"unask {name}")
     if "again" in left and child.last_answer:
@@ -138,7 +159,7 @@ def perform(world: World, scope: Scope, kernel: Kernel, action: str) -> Iterator
     elif verb == "close":
         world.is_closed = True
         yield Shutdown()
-    elif rest and rest[0] in scope.mounts and verb not in ("restart", "disable", "enable"):
+    elif len(rest) > 1 and rest[0] in scope.mounts:
         alive = world.alive(rest[0])
         if int(rest[1]) < len(alive):
             yield from child_events(world, verb, alive[int(rest[1])], int(rest[2]) if len(rest) > 2 else 0)

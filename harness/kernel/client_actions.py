@@ -6,14 +6,17 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.kernel.scopes import SPECS, Scope, tool
+from harness.kernel.scopes import Scope, tool, uri_of
 from harness.kernel.world import Question, Want, World
 from perdure.kernel.events import ClientFrame, ClientOversize, Event
 from perdure.protocol import eras
+from perdure.protocol.replay import READ_METHODS
 
 _encode = msgspec.json.encode
-_CLIENT: dict[str, Any] = {"sampling": {}, "elicitation": {}}
+_CLIENT: dict[str, Any] = {"sampling": {}, "elicitation": {}, "roots": {}}
 _ENVELOPE = {eras.META_VERSION: eras.LATEST_MODERN, eras.META_CAPABILITIES: _CLIENT}
+TAG: Final = "explorer/tag"
+"""The member of `_meta` that says which call a request is where its arguments do not."""
 NOBODY: Final = 10**9  # an id that nobody ever gave
 
 
@@ -23,7 +26,7 @@ def _want(world: World, scope: Scope, kind: str, **facts: Any) -> Want:
     number = (world.order + 1) // 2
     identity: int | str = number if world.order % 2 else str(number)
     want = Want(identity, kind, scope.client == "modern", world.order, world.now, **facts)
-    world.is_live = world.is_live or (world.is_initialized and kind in ("call", "list", "health"))
+    world.is_live = world.is_live or (world.is_initialized and kind in ("call", "list", "health", "level"))
     world.wants[identity] = want
     return want
 
@@ -33,6 +36,8 @@ def _request(want: Want, method: str, params: dict[str, Any] | None = None) -> E
     meta: dict[str, Any] = dict(_ENVELOPE) if want.modern else {}
     if want.token is not None:
         meta["progressToken"] = want.token
+    if want.tag and method != "tools/call":
+        meta[TAG] = want.tag
     if meta:
         body["_meta"] = meta
     frame: dict[str, Any] = {"jsonrpc": "2.0", "id": want.id, "method": method}
@@ -78,10 +83,27 @@ def client_event(world: World, scope: Scope, verb: str, rest: list[str]) -> Even
         case "cancel" if calls:
             want = calls[int(rest[0])] if int(rest[0]) < len(calls) else calls[0]
             del world.wants[want.id]
+            if want.tool == "resources/unsubscribe":
+                world.in_doubt.append(want.uri)
             return _note("notifications/cancelled", {"requestId": want.id})
         case "listen":
-            params = {"notifications": {"toolsListChanged": True}}
-            return _request(_want(world, scope, "listen"), "subscriptions/listen", params)
+            wanted: dict[str, Any] = {"toolsListChanged": True}
+            uri = uri_of(scope.mounts[-1]) if scope.rich else ""
+            if uri:
+                wanted["resourceSubscriptions"] = [uri]
+            want = _want(world, scope, "listen", uri=uri)
+            return _request(want, "subscriptions/listen", {"notifications": wanted})
+        case "read":
+            tag = f"convergent-{world.order + 1}"
+            return _resource(world, scope, "resources/read", rest[0], f"{rest[0]}://doc/{tag}")
+        case "subscribe" | "unsubscribe":
+            return _resource(world, scope, f"resources/{verb}", rest[0], uri_of(rest[0]))
+        case "level":
+            level = "debug" if world.level != "debug" else "error"
+            return _request(_want(world, scope, "level", uri=level), "logging/setLevel", {"level": level})
+        case "roots":
+            world.roots = ""
+            return _note("notifications/roots/list_changed")
         case "unlisten":
             open_streams = [w for w in world.wants.values() if w.kind == "listen"]
             if open_streams:
@@ -111,12 +133,21 @@ def _call(world: World, scope: Scope, name: str, key: str) -> Event:
         world, scope, "call", mount=known.mount, tool=name, replay=known.replay, tag=tag,
         key=key if known.keyed else "", token=1000 + world.order if world.order % 2 == 0 else None,
     )  # fmt: skip
-    return _request(want, "tools/call", _call_params(want))
+    return _request(want, "tools/call", _call_params(scope, want))
 
 
-def _call_params(want: Want) -> dict[str, Any]:
+def _resource(world: World, scope: Scope, method: str, mount: str, uri: str) -> Event:
+    replay = "convergent" if method in READ_METHODS else "never"
+    tag = f"{replay}-{world.order + 1}"
+    want = _want(world, scope, "call", mount=mount, tool=method, replay=replay, tag=tag, uri=uri)
+    return _request(want, method, {"uri": uri})
+
+
+def _call_params(scope: Scope, want: Want) -> dict[str, Any]:
+    if want.uri:
+        return {"uri": want.uri}
     arguments = {"tag": want.tag, **({"path": want.key} if want.key else {})}
-    return {"name": SPECS[want.mount].prefix + want.tool, "arguments": arguments}
+    return {"name": scope.spec(want.mount).prefix + want.tool, "arguments": arguments}
 
 
 def _reply(world: World, verb: str, question: Question) -> Event:
@@ -124,6 +155,8 @@ def _reply(world: World, verb: str, question: Question) -> Event:
     frame: dict[str, Any] = {"jsonrpc": "2.0", "id": question.id}
     if verb == "reply":
         frame["result"] = {"a": question.marker}
+        if question.marker in world.roots_questions:
+            world.roots = question.marker
     else:
         frame["error"] = {"code": -1, "message": question.marker}
     return ClientFrame(_encode(frame))
@@ -136,9 +169,12 @@ def _retry(world: World, scope: Scope, parked: Want) -> Event:
     world.wants[fresh.id] = parked
     answers = dict(entry.split("=") for entry in parked.input_keys)
     params = {
-        **_call_params(parked),
+        **_call_params(scope, parked),
         "inputResponses": {key: {"a": marker} for key, marker in answers.items()},
         "requestState": parked.ticket,
     }
     parked.ticket, parked.input_keys = "", []
-    return _request(parked, "tools/call", params)
+    for marker in answers.values():
+        if marker in world.roots_questions:
+            world.roots = marker
+    return _request(parked, parked.tool if parked.uri else "tools/call", params)

@@ -8,6 +8,7 @@
 | questions | right-asker, asked-once, cancelled-on-loss |
 | bounds | pending, queue, in-flight, asks, listens |
 | time | no-livelock, deadline, quiescence |
+| session | session-state, heard |
 | snapshot | same-future |
 """
 
@@ -42,7 +43,16 @@ def check_result(world: World, want: Want, result: dict[str, Any]) -> None:
     if want.kind == "list" and want.modern:
         demand("ttlMs" in result and "cacheScope" in result, "modern-shape", "a list without cache hints")
     demand(want.kind != "broken", "one-answer", "a broken frame was answered with a result")
+    if want.kind == "level":
+        world.level = want.uri
     if want.kind != "call":
+        return
+    if want.tool == "resources/subscribe":
+        world.subscribed = sorted({*world.subscribed, want.uri})
+        world.in_doubt = [uri for uri in world.in_doubt if uri != want.uri]
+        return
+    if want.tool == "resources/unsubscribe":
+        world.subscribed = [uri for uri in world.subscribed if uri != want.uri]
         return
     if result.get("resultType") == "input_required":
         if result["requestState"] != "s":  # the host's own ticket: the call goes on
@@ -80,6 +90,8 @@ def check_error(world: World, want: Want, error: dict[str, Any]) -> None:
         return
     data = error.get("data", {})
     outcome, attempts = data.get("outcome"), want.attempts()
+    if want.uri and not want.sends and outcome is None:
+        return  # no server is known that has the resource
     if outcome is None:  # the client's own refusal of a question, or a server that asks too much
         demand(want.sends, "honest-outcome", f"{want.tag}: {error}")
         return
@@ -111,7 +123,8 @@ def check_replay(world: World, want: Want, limits: Limits) -> None:
 def check_bounds(world: World, kernel: Kernel, limits: Limits) -> None:
     """Nothing grows past its bound, and what waits has a reason to."""
     state = kernel.state
-    calls = [w for w in world.wants.values() if w.kind == "call"]
+    waiters = {waiter.public_id for waiter in state.waiters}
+    calls = [w for w in world.wants.values() if w.kind == "call" and w.id not in waiters]
     demand(len(state.calls) <= limits.pending, "bounds", f"{len(state.calls)} pending")
     demand(len(calls) <= limits.pending, "bounds", f"{len(calls)} calls open")
     demand(len(world.questions) <= limits.asks and len(state.asks) <= limits.asks, "bounds", "questions")
@@ -120,7 +133,7 @@ def check_bounds(world: World, kernel: Kernel, limits: Limits) -> None:
         served = isinstance(state.mounts[call.mount].phase, Serving)
         demand(not (served and isinstance(call.state, Held)), "probe-at-once", f"{call.name} is held")
     for mount in state.mounts.values():
-        waiting = [w for w in world.calls(mount.name) if world.queued(w)]
+        waiting = [w for w in world.calls(mount.name) if world.queued(w) and w.id not in waiters]
         demand(len(waiting) <= limits.queue, "bounds", f"{len(waiting)} calls wait for {mount.name}")
         for link in mount.links.values():
             demand(len(link.deferred) <= limits.deferred, "bounds", "deferred questions")

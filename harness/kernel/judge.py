@@ -6,12 +6,34 @@ from typing import Any
 
 import msgspec
 
+from harness.kernel.client_actions import TAG
 from harness.kernel.invariants import check_bounds, check_error, check_replay, check_result, demand
 from harness.kernel.scopes import FIND, WORKER, Scope
 from harness.kernel.world import Child, Pending, Question, Send, Want, World
 from perdure.kernel.core import Kernel
-from perdure.kernel.events import ChildLost, Effect, Event, Exit, Spawn, Stop, Tick, ToChild, ToClient
-from perdure.kernel.state import Disabled, Draining, Live, Open, Serving, Settled, Starting, Stopped
+from perdure.kernel.events import (
+    ChildFrame,
+    ChildLost,
+    Effect,
+    Event,
+    Exit,
+    Spawn,
+    Stop,
+    Tick,
+    ToChild,
+    ToClient,
+)
+from perdure.kernel.state import (
+    Disabled,
+    Draining,
+    Idle,
+    Live,
+    Open,
+    Serving,
+    Settled,
+    Starting,
+    Stopped,
+)
 from perdure.protocol.eras import META_INVOCATION
 
 _decode = msgspec.json.decode
@@ -37,6 +59,8 @@ class Judge:
         self.current: dict[str, int] = {}
         self.rolling: set[str] = set()
         self.refusing: set[str] = set()
+        self.roots_told: set[tuple[str, int]] = set()
+        self.updates = 0
         for mount in kernel.state.mounts.values():
             if isinstance(mount.phase, Serving | Starting):
                 self.current[mount.name] = mount.phase.generation
@@ -56,8 +80,8 @@ class Judge:
                     self._to_child(mount, generation, _decode(effect.frame))
                 case Spawn(mount, generation):
                     self._spawn(mount, generation)
-                case Stop(mount, generation):
-                    self._stop(mount, generation)
+                case Stop(mount, generation, force):
+                    self._stop(mount, generation, force=force)
                 case Exit():
                     self.world.has_exited = True
                 case _:
@@ -84,7 +108,9 @@ class Judge:
             least = 0.5 * min(limits.backoff_max_s, limits.backoff_s * 2.0 ** (fails - 2))
             demand(waited >= least, "backoff", f"{mount} restarted {waited:.3f} s after failure {fails}")
         world.children = [c for c in world.children if not c.is_gone or c.mount != mount or c.pending]
-        world.children.append(Child(mount, generation, self.scope.children, world.catalogs.get(mount, 1)))
+        child = Child(mount, generation, self.scope.children, world.catalogs.get(mount, 1))
+        child.is_rich = self.scope.rich
+        world.children.append(child)
         demand(len(world.alive(mount)) <= 8, "bounds", f"{mount} has too many generations")
 
     def _lost(self, mount: str, generation: int) -> None:
@@ -95,7 +121,7 @@ class Judge:
         self.world.lost_at[mount] = self.world.now
         del self.current[mount]
 
-    def _stop(self, mount: str, generation: int) -> None:
+    def _stop(self, mount: str, generation: int, *, force: bool) -> None:
         child = self.world.child(mount, generation)
         demand(child is not None and not child.is_gone, "one-life", f"{mount}.{generation} stopped twice")
         assert child is not None
@@ -107,7 +133,13 @@ class Judge:
         by_right = self.verb in ("tick", "restart", "disable", "garble")
         demand(by_right or not busy, "no-kill", f"{mount}.{generation} stopped while it runs {busy}")
         child.is_gone = True
-        self._lost(mount, generation)
+        if force:
+            self._lost(mount, generation)
+        elif isinstance(self.kernel.state.mounts[mount].phase, Idle):
+            # A lazy server that has nothing to do.
+            wanted = self.world.wanted(mount)
+            demand(not wanted, "session-state", f"{mount} was stopped, but {wanted} are subscribed to")
+            self.current.pop(mount, None)
 
     # --- what servers are sent ------------------------------------------------------------------------
 
@@ -132,11 +164,14 @@ class Judge:
             for want in self.world.calls(mount):
                 if want.sends and want.sends[-1].child_id == message["params"]["requestId"]:
                     want.in_doubt = True
+        elif message["method"] == "notifications/roots/list_changed":
+            self.roots_told.add((mount, generation))
 
     def _request_to_child(self, child: Child, message: dict[str, Any]) -> None:
         identity, method, params = message["id"], message["method"], message.get("params", {})
         meta = params.get("_meta", {})
         if method == "subscriptions/listen":
+            child.subscribed = params["notifications"].get("resourceSubscriptions", [])
             return
         pending = Pending(identity, method, token=meta.get("progressToken"))
         if method == "perdure/probe" or params.get("name") == FIND:
@@ -150,6 +185,21 @@ class Judge:
             if META_INVOCATION in meta:
                 self.world.tags[meta[META_INVOCATION]] = pending.tag
             self._dispatch(child, pending, params.get("inputResponses"))
+        elif TAG in meta:
+            pending.tag, pending.tool, pending.uri = meta[TAG], method, params["uri"]
+            if META_INVOCATION in meta:
+                self.world.tags[meta[META_INVOCATION]] = pending.tag
+            self._dispatch(child, pending, params.get("inputResponses"))
+        elif method == "logging/setLevel":
+            child.level = params["level"]
+        elif method == "resources/subscribe":
+            uri = params["uri"]
+            asked = {want.uri for want in self.world.wants.values()}
+            known = {*self.world.subscribed, *self.world.in_doubt, *asked}
+            demand(uri in known, "session-state", f"{child.mount} was told {uri}, which nobody wants")
+            child.subscribed = sorted({*child.subscribed, uri})
+        elif method == "resources/unsubscribe":
+            child.subscribed = [uri for uri in child.subscribed if uri != params["uri"]]
         child.pending.append(pending)
 
     def _probe(self, child: Child, tag: str) -> None:
@@ -185,9 +235,10 @@ class Judge:
         floor = world.floors.get(child.mount, 0)
         demand(child.generation >= floor, "fence", f"{want.tag} sent to {child.generation} behind {floor}")
         world.floors[child.mount] = child.generation
-        earlier = self.dispatched.get(child.mount, 0)
-        demand(want.order > earlier, "order", f"{want.tag} sent after a younger call in one step")
-        self.dispatched[child.mount] = want.order
+        if not want.uri:  # which server a resource belongs to may be known later than it was asked for
+            earlier = self.dispatched.get(child.mount, 0)
+            demand(want.order > earlier, "order", f"{want.tag} sent after a younger call in one step")
+            self.dispatched[child.mount] = want.order
         self._conflicts(want, child.generation)
         demand(not child.is_full, "bounds", f"{want.tag} was sent into a full outbox")
         want.sends.append(send)
@@ -212,7 +263,7 @@ class Judge:
             f"{want.tag} overtakes undecided work on {want.key}",
         )
         for older in others:
-            if older.order < want.order and world.queued(older) and older.mount == want.mount:
+            if older.order < want.order and world.queued(older) and not older.uri and not want.uri:
                 demand(older.key and older.key in barred, "order", f"{want.tag} overtakes {older.tag}")
 
     def _left_behind(self, want: Want, generation: int) -> bool:
@@ -228,7 +279,12 @@ class Judge:
         child.asks.remove(identity)
         if "result" in message:
             marker = f"{child.mount}.{child.generation}.{identity}"
-            demand(message["result"].get("a") == marker, "right-asker", f"{marker} got {message['result']}")
+            answers = {marker, self.world.roots} if marker in self.world.roots_questions else {marker}
+            demand(
+                message["result"].get("a") in answers - {""},
+                "right-asker",
+                f"{marker} got {message['result']}",
+            )
 
     # --- what the client is sent ---------------------------------------------------------------------------
 
@@ -249,6 +305,8 @@ class Judge:
         elif message["method"] == "notifications/cancelled":
             gone = self.world.questions.pop(message["params"]["requestId"], None)
             demand(gone is not None, "asked-once", "a question that is not open was cancelled")
+        elif message["method"] == "notifications/resources/updated":
+            self.updates += 1
         elif message["method"] == "notifications/message":
             self._speaker(message["params"]["data"] + ".0")
 
@@ -281,9 +339,37 @@ class Judge:
         assert want is not None
         if "error" in message:
             check_error(self.world, want, message["error"])
+            if want.tool == "resources/unsubscribe":
+                self.world.in_doubt.append(want.uri)
         else:
             check_result(self.world, want, message["result"])
         del self.world.wants[identity]
+
+    def _check_session_state(self) -> None:
+        """A server that serves knows what its predecessors were told (law 13), and the client hears what it asked for."""
+        world, session = self.world, self.kernel.state.session
+        for mount in self.kernel.state.mounts.values():
+            link = mount.serving_link()
+            child = world.child(mount.name, link.generation) if link is not None else None
+            if child is None or not child.is_rich:
+                continue
+            missing = world.wanted(mount.name) - {*child.subscribed}
+            demand(not missing, "session-state", f"{mount.name} serves and was not told {missing}")
+            if child.era == "handshake" and world.level:
+                demand(child.level == world.level, "session-state", f"level {child.level} of {mount.name}")
+        if self.verb == "roots":
+            handshake = {key for key in self.public if self.scope.children == "handshake"}
+            demand(handshake <= self.roots_told, "session-state", "a server was not told of changed roots")
+        if isinstance(self.event, ChildFrame) and self.verb == "update":
+            is_public = (self.event.mount, self.event.generation) in self.public
+            streams = sum(
+                want.kind == "listen" and want.uri.startswith(f"{self.event.mount}:")
+                for want in world.wants.values()
+            )
+            expected = session.live + streams if is_public else 0
+            demand(self.updates == expected, "heard", f"{self.updates} of {expected} updates")
+        else:
+            demand(not self.updates, "heard", "an update that no server sent")
 
     # --- after the step -----------------------------------------------------------------------------------------
 
@@ -317,6 +403,7 @@ class Judge:
         for question in world.questions.values():
             gone = world.is_gone(question.mount, question.generation)
             demand(not gone, "cancelled-on-loss", f"{question.marker} is still asked")
+        self._check_session_state()
         check_bounds(world, self.kernel, self.scope.limits)
         if isinstance(self.event, Tick) and not world.has_exited:
             wake = self.kernel.next_wake()

@@ -29,12 +29,14 @@ class Verdict(msgspec.Struct):
 
 def hunt(name: str, most: int) -> Verdict:
     """Seed the bug into this process, for good, and explore."""
-    BUGS[name].apply()
+    bug = BUGS[name]
+    bug.apply()
+    likely = [scope for scope in RANDOM if bug.trial in scope.name]
     began = time.monotonic()
     tally = Tally()
     seed = 0
     while tally.failure is None and len(tally.histories) < most:
-        for scope in RANDOM:
+        for scope in likely:
             wander(scope, seed, tally)
             if tally.failure is not None:
                 break

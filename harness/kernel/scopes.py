@@ -9,6 +9,7 @@ from perdure.kernel.core import Kernel
 from perdure.protocol.eras import META_CONTRACT, Era
 from perdure.protocol.mounts import Limits, MountSpec
 from perdure.protocol.replay import ProbeRequired
+from perdure.surfaces.ops import host_tools
 
 _encode = msgspec.json.encode
 
@@ -65,10 +66,27 @@ class Scope(msgspec.Struct, frozen=True):
     tools: tuple[str, ...] = ("put", "get", "once", "read", "send", "charge")
     opening: tuple[str, ...] = ()
     depth: int = 6
+    rich: bool = False
+    """The servers have resources, log levels and an interest in roots, too."""
+    lazy: bool = False
+    wrapped: bool = False
+
+    def spec(self, mount: str) -> MountSpec:
+        spec = SPECS[mount]
+        if self.wrapped:
+            spec = msgspec.structs.replace(spec, prefix="")
+        return msgspec.structs.replace(spec, start="lazy", idle_s=3.0) if self.lazy else spec
 
     def kernel(self) -> Kernel:
-        specs = {name: SPECS[name] for name in self.mounts}
-        return Kernel(specs, session_id="s", limits=self.limits, render="json")
+        specs = {name: self.spec(name) for name in self.mounts}
+        return Kernel(
+            specs,
+            session_id="s",
+            limits=self.limits,
+            render="json",
+            host_tools=host_tools,
+            wrapped=self.wrapped,
+        )
 
 
 def tool(name: str) -> Tool:
@@ -95,6 +113,11 @@ def catalog(mount: str, version: int) -> bytes:
     return _encode({"tools": tools})
 
 
+def uri_of(mount: str) -> str:
+    """The resource of a server that a client may subscribe to."""
+    return f"{mount}://a"
+
+
 _OPEN = ("init", "initialized", "serve w 0")
 _ASK = {"ask": 3, "unask": 1, "reply": 2, "refuse": 1, "stray-reply": 1}
 _ROLL = {"reload": 2, "serve": 3, "change": 1, "list": 1}
@@ -105,8 +128,9 @@ _EVERYTHING: dict[str, int] = {
     "enable": 1, "reply": 6, "refuse": 2, "stray-reply": 1, "retry": 4, "up": 20, "open": 80, "fail": 2, "shrug": 2,
     "serve": 8, "answer": 14, "error": 3, "garble": 2, "again": 2, "stray": 2, "work": 8, "progress": 6,
     "ask": 6, "unask": 2, "need": 3, "change": 3, "log": 3, "noise": 2, "full": 2, "drain": 2, "die": 8,
-    "tick": 30, "reload": 4,
+    "tick": 30, "reload": 4, "read": 4, "subscribe": 3, "unsubscribe": 2, "update": 4, "level": 2, "roots": 2,
 }  # fmt: skip
+_HOSTED = ("health", "restart", "disable", "enable", "level")  # what a wrapped server does not have
 
 EXHAUSTIVE = (
     Scope(
@@ -194,21 +218,105 @@ EXHAUSTIVE = (
         tools=("put", "get"),
         depth=5,
     ),
+    Scope(
+        "subscriptions",
+        {
+            "subscribe": 1,
+            "unsubscribe": 1,
+            "read": 1,
+            "answer": 2,
+            "update": 1,
+            "die": 1,
+            "serve": 2,
+            "cancel": 1,
+        },
+        opening=_OPEN,
+        tools=(),
+        depth=6,
+        rich=True,
+    ),
+    Scope(
+        "subscriptions-2026",
+        {"listen": 2, "unlisten": 1, "update": 2, "die": 1, "serve": 2, "change": 1, "reload": 1},
+        mounts=(MOUNTED,),
+        client="modern",
+        children="modern",
+        opening=("discover", "serve m 0"),
+        tools=(),
+        depth=6,
+        rich=True,
+    ),
+    Scope(
+        "levels-and-roots",
+        {"level": 2, "roots": 1, "ask": 3, "reply": 2, "die": 1, "up": 1, "open": 3, "serve": 1, "log": 1},
+        opening=_OPEN,
+        tools=(),
+        depth=6,
+        rich=True,
+    ),
+    Scope(
+        "lazy",
+        {"call": 2, "answer": 2, "die": 1, "serve": 3, "tick": 4, "subscribe": 1},
+        mounts=(MOUNTED,),
+        opening=("init", "initialized", "serve m 0"),
+        tools=("send",),
+        depth=7,
+        rich=True,
+        lazy=True,
+    ),
+    Scope(
+        "wrap",
+        {
+            "init": 1,
+            "initialized": 1,
+            "list": 1,
+            "call": 2,
+            "answer": 1,
+            "up": 2,
+            "open": 5,
+            "die": 1,
+            "tick": 2,
+        },
+        mounts=(MOUNTED,),
+        tools=("send",),
+        depth=7,
+        wrapped=True,
+    ),
 )
 
-RANDOM = tuple(
-    Scope(
-        f"random-{'+'.join(mounts)}-{client}-client-{children}-server-{size}",
-        _EVERYTHING,
-        mounts=mounts,
-        client=client,
-        children=children,
-        limits=limits,
-        keys=("k", "l"),
-        depth=60,
-    )
-    for mounts in ((WORKER,), (MOUNTED,), (WORKER, MOUNTED))
-    for client in ("handshake", "modern")
-    for children in ("handshake", "modern")
-    for size, limits in (("tight", TIGHT), ("roomy", ROOMY))
+RANDOM = (
+    *(
+        Scope(
+            f"random-{'+'.join(mounts)}-{client}-client-{children}-server-{size}",
+            _EVERYTHING,
+            mounts=mounts,
+            client=client,
+            children=children,
+            limits=limits,
+            keys=("k", "l"),
+            depth=60,
+            rich=size == "roomy",
+        )
+        for mounts in ((WORKER,), (MOUNTED,), (WORKER, MOUNTED))
+        for client in ("handshake", "modern")
+        for children in ("handshake", "modern")
+        for size, limits in (("tight", TIGHT), ("roomy", ROOMY))
+    ),
+    *(
+        Scope(
+            f"random-{'wrapped' if wrapped else 'lazy'}-{client}-client-{children}-server",
+            {verb: most for verb, most in _EVERYTHING.items() if not (wrapped and verb in _HOSTED)},
+            mounts=(MOUNTED,),
+            client=client,
+            children=children,
+            limits=ROOMY,
+            depth=60,
+            rich=True,
+            lazy=not wrapped,
+            wrapped=wrapped,
+        )
+        for wrapped in (True, False)
+        for client in ("handshake", "modern")
+        for children in ("handshake", "modern")
+    ),
 )

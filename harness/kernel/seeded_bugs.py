@@ -1,4 +1,4 @@
-"""Seeded bugs of the kernel, one at a time, for the explorer of histories."""
+"""Seeded bugs of the kernel, one at a time, for the explorer of histories. A trial is a part of the names of scopes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from msgspec import Raw
 
 from harness.seeded_bugs import Function, SeededBugs, after, before, do_nothing, replace, skip_if, wrap
 from perdure.kernel import (
-    answering,
-    asks,
-    deadlines,
-    ledger,
+    call_frames,
+    calls,
+    child_frames,
+    client,
+    client_frames,
     mounts,
-    recovery,
-    rollout,
-    session,
-    streams,
-    welcome,
+    server_requests,
+    subscriptions,
 )
+from perdure.kernel.call_frames import advice
+from perdure.kernel.catalog import Public
 from perdure.kernel.core import Kernel
 from perdure.kernel.state import (
     Draining,
@@ -29,7 +29,9 @@ from perdure.kernel.state import (
     Link,
     Live,
     Mount,
+    NoStream,
     Open,
+    Overdue,
     Parked,
     Preparing,
     Probing,
@@ -46,6 +48,7 @@ from perdure.protocol.frames import (
     Response,
     encode_notification,
     encode_result,
+    members,
 )
 from perdure.protocol.replay import (
     CONVERGENT,
@@ -66,11 +69,11 @@ def _limit(module: ModuleType, function: str, **limits: float) -> None:
     """Give the kernel other limits while this function runs."""
 
     def make(original: Function) -> Function:
-        def limited(k: Kernel, *args: Any) -> Any:
+        def limited(k: Kernel, *args: Any, **options: Any) -> Any:
             kept = k.limits
             k.limits = msgspec.structs.replace(kept, **limits)
             try:
-                return original(k, *args)
+                return original(k, *args, **options)
             finally:
                 k.limits = kept
 
@@ -88,7 +91,7 @@ def never_replay_is_replayed() -> None:
         if isinstance(call.replay, NeverReplay):
             call.replay = CONVERGENT
 
-    before(recovery, "dispose", dispose)
+    before(calls, "settle_lost", dispose)
 
 
 @BUGS.add("a loss forgets that the call was sent")
@@ -96,17 +99,17 @@ def loss_forgets_attempts() -> None:
     def dispose(k: Kernel, mount: Mount, call: Invocation, fault: Fault) -> None:
         call.attempts = 0
 
-    before(recovery, "dispose", dispose)
+    before(calls, "settle_lost", dispose)
 
 
 @BUGS.add("the replay budget is ignored")
 def replay_budget_is_ignored() -> None:
-    _limit(recovery, "requeue", replays=_MANY, probes=_MANY)
+    _limit(calls, "requeue", replays=_MANY, probes=_MANY)
 
 
 @BUGS.add("the probe budget is ignored")
 def probe_budget_is_ignored() -> None:
-    _limit(recovery, "hold", probes=_MANY)
+    _limit(calls, "hold", probes=_MANY)
 
 
 @BUGS.add("absent is taken for done")
@@ -118,42 +121,50 @@ def absent_is_taken_for_done() -> None:
 
         return read
 
-    wrap(recovery, "_read_probe", make)
+    wrap(calls, "read_probe", make)
 
 
 @BUGS.add("unknown is taken for absent")
 def unknown_is_taken_for_absent() -> None:
-    replace(recovery, "STILL_UNKNOWN", SAFE_TO_RETRY)
+    replace(call_frames, "STILL_UNKNOWN", SAFE_TO_RETRY)
 
 
 @BUGS.add("a running call that is absent is redone")
 def running_call_is_redone() -> None:
     def on_probe_answer(k: Kernel, link: Link, call: Invocation, response: Response) -> None:
-        call.overdue = False
+        if isinstance(call.state, Probing):
+            call.state = msgspec.structs.replace(call.state, may_run=False)
 
-    before(recovery, "on_probe_answer", on_probe_answer)
+    before(calls, "on_probe_answer", on_probe_answer)
 
 
 @BUGS.add("a held call is not probed after a fenced loss")
 def held_call_is_not_probed() -> None:
-    def is_fenced(k: Kernel, mount: Mount, link: Link, fault: Fault) -> bool:
-        return isinstance(link.stage, Draining)
+    def make(original: Function) -> Function:
+        def on_lost(k: Kernel, link: Link, fault: Fault) -> None:
+            probe_held = calls.probe_held
+            if isinstance(link.stage, Draining):
+                replace(calls, "probe_held", do_nothing)
+            original(k, link, fault)
+            replace(calls, "probe_held", probe_held)
 
-    skip_if(recovery, "_replace", is_fenced)
+        return on_lost
+
+    wrap(calls, "on_generation_lost", make)
 
 
 @BUGS.add("an unanswered call is not probed at its deadline")
 def overdue_call_is_not_probed() -> None:
     def make(original: Function) -> Function:
-        def answer_deadline(k: Kernel, link: Link, call: Invocation) -> None:
+        def answer_deadline(k: Kernel, link: Link, call: Invocation, overdue: Overdue) -> None:
             if isinstance(call.replay, ProbeRequired):
-                answering.answer_result(k, call, "handshake", _INVENTED)
+                calls.answer_result(k, call, "handshake", _INVENTED)
             else:
-                original(k, link, call)
+                original(k, link, call, overdue)
 
         return answer_deadline
 
-    wrap(deadlines, "_answer_deadline", make)
+    wrap(calls, "_answer_deadline", make)
 
 
 # --- generations ------------------------------------------------------------------------------------------
@@ -161,45 +172,55 @@ def overdue_call_is_not_probed() -> None:
 
 @BUGS.add("the fence is lost")
 def fence_is_lost() -> None:
-    replace(rollout, "Draining", Live)
+    def make(original: Function) -> Function:
+        def fence(k: Kernel, mount: Mount, candidate: Link) -> None:
+            incumbent = mount.serving_link()
+            original(k, mount, candidate)
+            if incumbent is not None:
+                incumbent.stage = Live()
+
+        return fence
+
+    wrap(mounts, "fence", make)
 
 
 @BUGS.add("a fenced generation gets new work")
 def fenced_generation_gets_work() -> None:
     def make(original: Function) -> Function:
         def fence(k: Kernel, mount: Mount, candidate: Link) -> None:
-            incumbent = mounts.serving_link(mount)
+            incumbent = mount.serving_link()
             original(k, mount, candidate)
             if incumbent is not None:
                 mount.phase = Serving(incumbent.generation)
 
         return fence
 
-    wrap(rollout, "fence", make)
+    wrap(mounts, "fence", make)
 
 
 @BUGS.add("the incumbent is killed while it drains")
 def incumbent_is_killed() -> None:
-    def retire(k: Kernel, link: Link) -> None:
-        if isinstance(link.stage, Draining):
-            recovery.release(k, link)
-            mounts.stop(k, k.state.mounts[link.mount], link)
+    def stop_drained(k: Kernel, mount: Mount) -> None:
+        for link in list(mount.links.values()):
+            if isinstance(link.stage, Draining):
+                mounts._retire(k, link)
+                mounts._stop(k, mount, link)
 
-    replace(mounts, "retire_if_drained", retire)
+    replace(mounts, "stop_drained", stop_drained)
 
 
 @BUGS.add("a drained generation never leaves")
 def drained_generation_stays() -> None:
-    replace(mounts, "retire_if_drained", do_nothing)
+    replace(mounts, "stop_drained", do_nothing)
 
 
 @BUGS.add("a candidate's failure takes the incumbent with it")
 def candidate_takes_incumbent_down() -> None:
     def refused(k: Kernel, mount: Mount, fault: Fault) -> None:
-        if (incumbent := mounts.serving_link(mount)) is not None:
+        if (incumbent := mount.serving_link()) is not None:
             mounts.plan_restart(k, mount, incumbent)
 
-    after(rollout, "refused", refused)
+    after(mounts, "keep_incumbent", refused)
 
 
 @BUGS.add("a dead incumbent's candidate is forgotten")
@@ -208,7 +229,7 @@ def candidate_is_forgotten() -> None:
         if isinstance(mount.rollout, Preparing):
             mount.rollout = Settled()
 
-    before(rollout, "promote", promote)
+    before(mounts, "promote_candidate", promote)
 
 
 @BUGS.add("the circuit never opens")
@@ -228,7 +249,7 @@ def open_circuit_queues_calls() -> None:
         if isinstance(mount.phase, Open):
             mount.phase = Waiting(mount.phase.until)
 
-    before(ledger, "accept", accept)
+    before(calls, "accept", accept)
 
 
 # --- dispatch ---------------------------------------------------------------------------------------------
@@ -242,7 +263,7 @@ def child_id_is_reused() -> None:
 
         return send
 
-    wrap(ledger, "send", make)
+    wrap(calls, "send", make)
 
 
 @BUGS.add("conflict keys are ignored")
@@ -250,7 +271,7 @@ def conflict_keys_are_ignored() -> None:
     def barred_keys(k: Kernel, mount: Mount) -> set[str]:
         return set()
 
-    replace(ledger, "_barred_keys", barred_keys)
+    replace(calls, "_barred_keys", barred_keys)
 
 
 @BUGS.add("the queue is reversed")
@@ -258,38 +279,47 @@ def queue_is_reversed() -> None:
     def reverse(k: Kernel, mount: Mount) -> None:
         mount.queue.reverse()
 
-    before(ledger, "pump", reverse)
-    after(ledger, "pump", reverse)
+    before(calls, "dispatch_ready", reverse)
+    after(calls, "dispatch_ready", reverse)
 
 
 @BUGS.add("a replay goes to the end of the queue")
 def replay_goes_to_the_end() -> None:
-    replace(recovery, "insort", list.append)
+    def make(original: Function) -> Function:
+        def requeue(k: Kernel, mount: Mount, call: Invocation, fault: Fault) -> None:
+            original(k, mount, call, fault)
+            if call.seq in mount.queue:
+                mount.queue.remove(call.seq)
+                mount.queue.append(call.seq)
+
+        return requeue
+
+    wrap(calls, "requeue", make)
 
 
 @BUGS.add("the queue has no bound")
 def queue_has_no_bound() -> None:
-    _limit(ledger, "accept", queue=_MANY)
+    _limit(calls, "accept", queue=_MANY)
 
 
 @BUGS.add("replays have no queue bound")
 def replays_have_no_queue_bound() -> None:
-    _limit(recovery, "requeue", queue=_MANY)
+    _limit(calls, "requeue", queue=_MANY)
 
 
 @BUGS.add("pending has no bound")
 def pending_has_no_bound() -> None:
-    _limit(ledger, "accept", pending=_MANY)
+    _limit(calls, "accept", pending=_MANY)
 
 
 @BUGS.add("in-flight has no bound")
 def in_flight_has_no_bound() -> None:
-    _limit(ledger, "pump", in_flight=_MANY)
+    _limit(calls, "dispatch_ready", in_flight=_MANY)
 
 
 @BUGS.add("a full outbox is ignored")
 def full_outbox_is_ignored() -> None:
-    _limit(ledger, "pump", outbox_bytes=1 << 40)
+    _limit(calls, "dispatch_ready", outbox_bytes=1 << 40)
 
 
 # --- answers ----------------------------------------------------------------------------------------------
@@ -297,15 +327,15 @@ def full_outbox_is_ignored() -> None:
 
 @BUGS.add("a duplicate id overwrites")
 def duplicate_id_overwrites() -> None:
-    replace(session, "_outstanding", lambda k, identity: False)
+    replace(client_frames, "_outstanding", lambda k, identity: False)
 
 
 @BUGS.add("a late answer is delivered")
 def late_answer_is_delivered() -> None:
     def is_running(k: Kernel, call: Invocation, *reason: str) -> bool:
-        return isinstance(call.state, InFlight)
+        return isinstance(call.state, InFlight | Overdue)
 
-    skip_if(answering, "withdraw", is_running)
+    skip_if(calls, "withdraw", is_running)
 
 
 @BUGS.add("a cancelled call is answered")
@@ -313,27 +343,27 @@ def cancelled_call_is_answered() -> None:
     def withdraw(k: Kernel, call: Invocation, *reason: str) -> None:
         k.to_client(encode_result(call.public_id, _INVENTED))
 
-    after(answering, "withdraw", withdraw)
+    after(calls, "withdraw", withdraw)
 
 
 @BUGS.add("the outcome is not_started after dispatch")
 def outcome_is_not_started() -> None:
     def answer_unknown(k: Kernel, call: Invocation, fault: Fault) -> None:
-        answering.answer_error(k, call, OUTCOME_UNKNOWN, fault, "not_started", recovery.advice(call))
+        calls.answer_error(k, call, OUTCOME_UNKNOWN, fault, "not_started", advice(call))
 
-    replace(recovery, "answer_unknown", answer_unknown)
+    replace(calls, "answer_unknown", answer_unknown)
 
 
 @BUGS.add("a 2026 result has no resultType")
 def result_has_no_result_type() -> None:
     def make(original: Function) -> Function:
-        def shaped(call: Invocation, era: Era, result: Raw | bytes) -> Raw | bytes:
-            unchanged: Raw | bytes = original(call, call.era, result)
+        def shape_result(k: Kernel, call: Invocation, era: Era, result: Raw | bytes) -> Raw | bytes:
+            unchanged: Raw | bytes = original(k, call, call.era, result)
             return unchanged
 
-        return shaped
+        return shape_result
 
-    wrap(answering, "_shaped", make)
+    wrap(calls, "shape_result", make)
 
 
 @BUGS.add("deadlines are ignored")
@@ -341,12 +371,12 @@ def deadlines_are_ignored() -> None:
     def is_no_probe(k: Kernel, call: Invocation) -> bool:
         return not isinstance(call.state, Probing)
 
-    skip_if(deadlines, "_overdue", is_no_probe)
+    skip_if(calls, "_on_deadline", is_no_probe)
 
 
 @BUGS.add("a list that waits is never answered")
 def waiting_list_is_never_answered() -> None:
-    replace(welcome, "flush_waiters", do_nothing)
+    replace(client, "flush_waiters", do_nothing)
 
 
 # --- notifications and questions ----------------------------------------------------------------------------
@@ -358,7 +388,7 @@ def progress_goes_back() -> None:
         for call in k.state.calls.values():
             call.progress = None
 
-    before(streams, "_progress", progress)
+    before(calls, "on_progress", progress)
 
 
 @BUGS.add("a candidate's notification leaks")
@@ -367,7 +397,7 @@ def candidate_notification_leaks() -> None:
         if note.method == "notifications/message" and not isinstance(link.stage, Live | Draining):
             k.to_client(encode_notification(note.method, note.params, note.extra))
 
-    before(streams, "on_child_notification", on_child_notification)
+    before(child_frames, "_on_notification", on_child_notification)
 
 
 @BUGS.add("a candidate's question leaks")
@@ -380,12 +410,12 @@ def candidate_question_leaks() -> None:
 
         return on_child_request
 
-    wrap(asks, "on_child_request", make)
+    wrap(server_requests, "on_child_request", make)
 
 
 @BUGS.add("a question is not cancelled on loss")
 def question_is_not_cancelled() -> None:
-    replace(asks, "cancel_of", do_nothing)
+    replace(server_requests, "cancel_of", do_nothing)
 
 
 @BUGS.add("a question is tied to another generation's call")
@@ -393,7 +423,7 @@ def question_is_tied_to_another_generation() -> None:
     def is_open_on(call: Invocation, link: Link) -> bool:
         return call.mount == link.mount and isinstance(call.state, InFlight | Parked)
 
-    replace(asks, "is_open_on", is_open_on)
+    replace(server_requests, "is_open_on", is_open_on)
 
 
 @BUGS.add("an answer goes to the newest generation")
@@ -403,12 +433,12 @@ def answer_goes_to_newest_generation() -> None:
             newest = k.state.mounts[ask.mount].generation
             k.state.asks[response.id] = msgspec.structs.replace(ask, generation=newest)
 
-    before(asks, "on_client_answer", on_client_answer)
+    before(server_requests, "on_client_answer", on_client_answer)
 
 
 @BUGS.add("questions have no bound")
 def questions_have_no_bound() -> None:
-    _limit(asks, "on_child_request", asks=_MANY)
+    _limit(server_requests, "on_child_request", asks=_MANY)
 
 
 @BUGS.add("a ticket survives its server")
@@ -416,7 +446,7 @@ def ticket_survives_its_server() -> None:
     def is_parked(k: Kernel, mount: Mount, call: Invocation, fault: Fault) -> bool:
         return isinstance(call.state, Parked)
 
-    skip_if(recovery, "dispose", is_parked)
+    skip_if(calls, "settle_lost", is_parked)
 
 
 # --- snapshots ----------------------------------------------------------------------------------------------
@@ -437,3 +467,135 @@ def snapshot_forgets_ids() -> None:
         k.state.seq -= 1
 
     after(Kernel, "restore", restore)
+
+
+# --- what the session keeps -----------------------------------------------------------------------------------
+
+
+@BUGS.add("a subscription is not handed to the successor")
+def subscription_is_not_handed_over() -> None:
+    replace(subscriptions, "sync", do_nothing)
+
+
+@BUGS.add("a log level is not handed to the successor")
+def level_is_not_handed_over() -> None:
+    def make(original: Function) -> Function:
+        def restore(k: Kernel, link: Link) -> None:
+            level, k.state.session.log_level = k.state.session.log_level, ""
+            original(k, link)
+            k.state.session.log_level = level
+
+        return restore
+
+    wrap(subscriptions, "restore", make)
+
+
+@BUGS.add("a subscription that ended is handed over", "handshake-client-handshake-server-roomy")
+def ended_subscription_is_handed_over() -> None:
+    def is_unsubscribe(k: Kernel, link: Link, call: Invocation) -> bool:
+        return call.method == "resources/unsubscribe"
+
+    skip_if(subscriptions, "on_session_call", is_unsubscribe)
+
+
+@BUGS.add("what a fenced generation grants stays with it", "handshake-client-handshake-server-roomy")
+def late_subscription_is_not_handed_over() -> None:
+    def make(original: Function) -> Function:
+        def on_session_call(k: Kernel, link: Link, call: Invocation) -> None:
+            restore = subscriptions.restore
+            replace(subscriptions, "restore", do_nothing)
+            original(k, link, call)
+            replace(subscriptions, "restore", restore)
+
+        return on_session_call
+
+    wrap(subscriptions, "on_session_call", make)
+
+
+@BUGS.add("a stream is not renewed for another set of resources")
+def stream_is_not_renewed() -> None:
+    def has_stream(k: Kernel, link: Link, uris: list[str]) -> bool:
+        return not isinstance(link.stream, NoStream)
+
+    skip_if(subscriptions, "_open_stream", has_stream)
+
+
+@BUGS.add("an update is sent twice")
+def update_is_sent_twice() -> None:
+    def make(original: Function) -> Function:
+        def on_updated(k: Kernel, params: Members) -> None:
+            original(k, params)
+            original(k, params)
+
+        return on_updated
+
+    wrap(subscriptions, "on_updated", make)
+
+
+@BUGS.add("a candidate's update is heard")
+def candidate_update_is_heard() -> None:
+    def on_notification(k: Kernel, link: Link, note: Notification) -> None:
+        if note.method == "notifications/resources/updated" and not isinstance(link.stage, Live | Draining):
+            subscriptions.on_updated(k, members(note.params or b"{}"))
+
+    before(child_frames, "_on_notification", on_notification)
+
+
+@BUGS.add("servers are not told of changed roots")
+def changed_roots_are_not_told() -> None:
+    replace(client_frames, "_broadcast", do_nothing)
+
+
+@BUGS.add("old roots are told after they changed", "handshake-client-handshake-server-roomy")
+def old_roots_are_told() -> None:
+    def make(original: Function) -> Function:
+        def on_notification(k: Kernel, note: Notification) -> None:
+            roots = k.state.session.roots
+            original(k, note)
+            k.state.session.roots = roots
+
+        return on_notification
+
+    wrap(client_frames, "_on_notification", make)
+
+
+@BUGS.add("a resource is read from another server")
+def resource_is_read_elsewhere() -> None:
+    def resource_owner(public: Public, uri: str) -> str:
+        return next(iter(public._specs))
+
+    replace(Public, "resource_owner", resource_owner)
+
+
+@BUGS.add("an idle server leaves with a subscription", "lazy")
+def idle_server_leaves_with_subscription() -> None:
+    def make(original: Function) -> Function:
+        def is_idle(k: Kernel, mount: Mount) -> bool:
+            wanted_uris = Kernel.wanted_uris
+            replace(Kernel, "wanted_uris", lambda k, mount: [])
+            idle: bool = original(k, mount)
+            replace(Kernel, "wanted_uris", wanted_uris)
+            return idle
+
+        return is_idle
+
+    wrap(mounts, "_is_idle", make)
+
+
+@BUGS.add("an idle server leaves while it is rolled over", "lazy")
+def idle_server_leaves_during_rollout() -> None:
+    def make(original: Function) -> Function:
+        def is_idle(k: Kernel, mount: Mount) -> bool:
+            rollout, mount.rollout = mount.rollout, Settled()
+            idle: bool = original(k, mount)
+            mount.rollout = rollout
+            return idle
+
+        return is_idle
+
+    wrap(mounts, "_is_idle", make)
+
+
+@BUGS.add("a question never expires")
+def question_never_expires() -> None:
+    replace(server_requests, "tick", do_nothing)

@@ -8,14 +8,15 @@ from typing import Any
 import msgspec
 
 from harness.kernel.client_actions import NOBODY
-from harness.kernel.scopes import FIND, WORKER, catalog
+from harness.kernel.scopes import FIND, WORKER, catalog, uri_of
 from harness.kernel.world import Child, Pending, World
 from perdure.kernel.events import ChildBacklog, ChildFrame, ChildLost, ChildNoise, ChildStarted, Event
 from perdure.protocol import eras
 from perdure.protocol.faults import Fault
 
 _encode = msgspec.json.encode
-_SERVER = {"tools": {"listChanged": True}}
+_SERVER: dict[str, Any] = {"tools": {"listChanged": True}}
+_RICH_SERVER: dict[str, Any] = {**_SERVER, "resources": {"subscribe": True}, "logging": {}}
 PROBES = ("perdure/probe", FIND)
 
 
@@ -51,21 +52,28 @@ def _own_answer(world: World, child: Child, request: Pending, *, verb: str) -> d
     if verb == "fail":
         return {"id": request.id, "error": {"code": -32603, "message": "no"}}
     info = {"name": child.mount, "version": str(child.catalog)}
+    capabilities = _RICH_SERVER if child.is_rich else _SERVER
     match request.method:
         case "initialize" if child.era == "modern":
             return {"id": request.id, "error": {"code": eras.UNSUPPORTED_VERSION, "message": "2026 only"}}
         case "initialize":
-            opened = {"protocolVersion": "2025-11-25", "capabilities": _SERVER, "serverInfo": info}
+            opened = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info}
             return {"id": request.id, "result": opened}
         case "server/discover" if child.era == "handshake":
             return {"id": request.id, "error": {"code": -32601, "message": "no such method"}}
         case "server/discover":
             return {
                 "id": request.id,
-                "result": {"supportedVersions": ["2026-07-28"], "capabilities": _SERVER},
+                "result": {"supportedVersions": ["2026-07-28"], "capabilities": capabilities},
             }
         case "tools/list":
             return {"id": request.id, "result": msgspec.Raw(catalog(child.mount, child.catalog))}
+        case "resources/list":
+            resource = {"uri": uri_of(child.mount), "name": "a"}
+            return {"id": request.id, "result": {"resources": [resource]}}
+        case "resources/templates/list":
+            template = {"uriTemplate": f"{child.mount}://doc/{{tag}}", "name": "doc"}
+            return {"id": request.id, "result": {"resourceTemplates": [template]}}
         case "perdure/probe" | "find":
             return {"id": request.id, "result": _probe_answer(world, child, request, knows=verb != "shrug")}
     return {"id": request.id, "result": {}}
@@ -126,6 +134,9 @@ def _speak(world: World, verb: str, child: Child, index: int) -> Iterator[Event]
             child.asks.append(world.asked)
             marker = f"{child.mount}.{child.generation}.{world.asked}"
             method = "sampling/createMessage" if world.asked % 2 else "elicitation/create"
+            if child.is_rich and world.asked % 3:
+                method = "roots/list"
+                world.roots_questions.append(marker)
             yield _frame(child, {"id": world.asked, "method": method, "params": {"q": marker}})
         case "unask" if child.asks:
             identity = child.asks.pop()
@@ -134,6 +145,10 @@ def _speak(world: World, verb: str, child: Child, index: int) -> Iterator[Event]
         case "change":
             world.catalogs[child.mount] = child.catalog = world.catalogs.get(child.mount, 1) + 1
             yield _frame(child, {"method": "notifications/tools/list_changed"})
+        case "update":
+            yield _frame(
+                child, {"method": "notifications/resources/updated", "params": {"uri": uri_of(child.mount)}}
+            )
         case "log":
             message = {"level": "info", "data": f"{child.mount}.{child.generation}"}
             yield _frame(child, {"method": "notifications/message", "params": message})

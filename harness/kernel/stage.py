@@ -25,6 +25,7 @@ from perdure.protocol import eras
 from perdure.protocol.eras import Era
 from perdure.protocol.faults import Fault
 from perdure.protocol.mounts import Limits, MountSpec
+from perdure.surfaces.ops import host_tools
 
 _encode = msgspec.json.encode
 
@@ -66,7 +67,13 @@ class Stage:
     """Every effect is kept: what the client got, what the servers got, who was started and stopped."""
 
     def __init__(self, *specs: MountSpec, limits: Limits | None = None, **options: Any) -> None:
-        self.options = {"session_id": "s", "limits": limits, "render": "json", **options}
+        self.options = {
+            "session_id": "s",
+            "limits": limits,
+            "render": "json",
+            "host_tools": host_tools,
+            **options,
+        }
         self.specs = {spec.name: spec for spec in specs}
         self.kernel = Kernel(self.specs, **self.options)
         self.now = 0.0

@@ -52,6 +52,7 @@ class Want(msgspec.Struct):
     done: bool = False
     ticket: str = ""
     input_keys: list[str] = []
+    uri: str = ""
 
     def attempts(self) -> int:
         return sum(1 for send in self.sends if not send.goes_on)
@@ -66,6 +67,7 @@ class Pending(msgspec.Struct):
     tool: str = ""
     token: int | None = None
     has_run: bool = False
+    uri: str = ""
 
 
 class Child(msgspec.Struct):
@@ -82,6 +84,9 @@ class Child(msgspec.Struct):
     pending: list[Pending] = []
     last_answer: bytes = b""
     asks: list[int] = []
+    is_rich: bool = False
+    subscribed: list[str] = []
+    level: str = ""
 
 
 class Question(msgspec.Struct):
@@ -113,6 +118,14 @@ class World(msgspec.Struct):
     is_live: bool = False
     has_exited: bool = False
     is_closed: bool = False
+    subscribed: list[str] = []
+    """What a handshake client was told it is subscribed to."""
+    in_doubt: list[str] = []
+    """Subscriptions that the client tried to end, and does not know whether it did."""
+    level: str = ""
+    roots: str = ""
+    """The marker under which the client last told its roots; empty after it said that they changed."""
+    roots_questions: list[str] = []
 
     # --- looking ------------------------------------------------------------------------------
 
@@ -150,6 +163,13 @@ class World(msgspec.Struct):
             return True
         return not self.flying(want) and (want.absent or want.replay == "convergent")
 
+    def wanted(self, mount: str) -> set[str]:
+        """The resources of a server whose updates the client certainly wants."""
+        streams = {want.uri for want in self.wants.values() if want.kind == "listen"}
+        ending = {want.uri for want in self.wants.values() if want.tool == "resources/unsubscribe"}
+        held = {*self.subscribed, *streams} - {*self.in_doubt, *ending, ""}
+        return {uri for uri in held if uri.startswith(f"{mount}:")}
+
     def calls(self, mount: str) -> list[Want]:
         return [w for w in self.wants.values() if w.kind == "call" and w.mount == mount]
 
@@ -160,6 +180,10 @@ class World(msgspec.Struct):
         if request.has_run:
             return
         request.has_run = True
+        if request.method == "resources/subscribe":
+            child.subscribed = sorted({*child.subscribed, request.uri})
+        elif request.method == "resources/unsubscribe":
+            child.subscribed = [uri for uri in child.subscribed if uri != request.uri]
         if is_builtin and self.executed.get(request.tag):
             return
         self.executed[request.tag] = self.executed.get(request.tag, 0) + 1

@@ -349,7 +349,7 @@ def test_settings_that_break_during_an_upgrade_cost_nothing(bed: Bed) -> None:
     ("file", "old", "new"),
     [
         ("host/loop.py", "from __future__ import annotations", "raise ImportError('half installed')"),
-        ("kernel/core.py", "SNAPSHOT_VERSION: Final = ", "SNAPSHOT_VERSION: Final = 1000 + "),
+        ("kernel/snapshot.py", "SNAPSHOT_VERSION: Final = ", "SNAPSHOT_VERSION: Final = 1000 + "),
         ("host/upgrade.py", "CAPSULE_VERSION = ", "CAPSULE_VERSION = 1000 + "),
         (
             "kernel/state.py",

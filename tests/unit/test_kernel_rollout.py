@@ -147,3 +147,38 @@ def test_a_call_is_classified_by_the_catalog_that_serves_it() -> None:
     stage.call(1, "get", {"n": 1})  # accepted before anything is known
     stage.serve("w", OLD)
     assert stage.kernel.state.calls[stage.kernel.state.ids[1]].replay.__class__.__name__ == "Convergent"
+
+
+def test_what_a_fenced_generation_still_grants_is_handed_to_its_successor() -> None:
+    stage = Stage(MountSpec("m", prefix="m__"))
+    stage.initialize()
+
+    def serve() -> None:
+        stage.serve("m", [], resources={"subscribe": True})
+        for method in ("resources/list", "resources/templates/list"):
+            stage.reply(stage.got("m", method)[-1], {"resources": [{"uri": "m://a", "name": "a"}]})
+
+    serve()
+    stage.request(1, "resources/subscribe", {"uri": "m://a"})
+    stage.feed(Reload())
+    serve()
+    assert stage.kernel.state.mounts["m"].phase == Serving(2)
+    assert [s.generation for s in stage.got("m", "resources/subscribe")] == [1]
+    stage.reply(stage.got("m", "resources/subscribe")[0], {})
+    assert stage.answer(1)["result"] == {}
+    assert [s.generation for s in stage.got("m", "resources/subscribe")] == [1, 2]
+
+
+def test_a_lazy_server_does_not_leave_while_it_is_rolled_over() -> None:
+    stage = Stage(MountSpec("m", prefix="m__", start="lazy", idle_s=5.0, startup_s=30.0))
+    stage.initialize()
+    stage.serve("m", OLD)
+    stage.feed(Reload())
+    stage.wait(10.0)
+    assert stage.stopped == []
+    stage.serve("m", OLD)
+    stage.call(1, "m__once")
+    assert [s.generation for s in stage.got("m", "tools/call")] == [2]
+    stage.reply(stage.got("m", "tools/call")[0], DONE)
+    stage.wait(10.0)
+    assert stage.stopped == [("m", 1), ("m", 2)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,10 +11,24 @@ import pytest
 
 from harness.kernel.stage import Stage, tool
 from perdure.kernel.core import Kernel
+from perdure.kernel.state import (
+    Answered,
+    Held,
+    InFlight,
+    Modern,
+    Overdue,
+    Parked,
+    Probing,
+    Queued,
+    ReadKeys,
+    Ready,
+)
 from perdure.protocol.mounts import MountSpec
+from perdure.protocol.replay import ProbeRequired
 
 WORKER = MountSpec("w", builtin=True)
 TOOLS = [tool("get", "convergent"), tool("put", "probe"), tool("once", "never")]
+PREVIOUS = Path(__file__).parents[1] / "fixtures" / "previous_version"
 DONE = {"content": [{"type": "text", "text": "done"}]}
 
 
@@ -69,6 +84,28 @@ def test_a_probe_a_question_and_a_stream_survive_the_snapshot() -> None:
     assert [listen.public_id for listen in stage.kernel.state.session.listens] == ["s"]
 
 
+@pytest.mark.parametrize("wide", [1 << 64, -(1 << 63) - 1, 10**30])
+def test_ids_and_tokens_beyond_64_bits_survive_the_snapshot(wide: int) -> None:
+    stage = Stage(WORKER)
+    stage.initialize()
+    stage.request(wide - 1, "subscriptions/listen", {"notifications": {}}, modern=True)
+    stage.request(wide - 2, "tools/list")
+    stage.serve("w", TOOLS)
+    stage.call(wide, "get", progressToken=wide)
+    stage.says("w", 1, {"id": wide, "method": "elicitation/create", "params": {}})
+    stage.restored()
+    call = stage.got("w", "tools/call")[0]
+    stage.says(
+        "w", 1, {"method": "notifications/progress", "params": {"progressToken": call.id, "progress": 1}}
+    )
+    assert stage.heard("notifications/progress")[0]["params"]["progressToken"] == wide
+    stage.send({"id": stage.heard("elicitation/create")[0]["id"], "result": {}})
+    assert stage.sent[-1].id == wide
+    stage.reply(call, DONE)
+    assert stage.answer(wide)["result"] == DONE
+    assert [listen.public_id for listen in stage.kernel.state.session.listens] == [wide - 1]
+
+
 def a_version(capsule: dict[str, Any]) -> None:
     capsule["version"] = 999
 
@@ -82,8 +119,8 @@ def an_attempt_over_the_limit(capsule: dict[str, Any]) -> None:
         call["replays"] = call["attempts"] = 99
 
 
-def a_live_session_that_never_began(capsule: dict[str, Any]) -> None:
-    capsule["state"]["session"]["initialized"] = False
+def a_session_in_no_phase(capsule: dict[str, Any]) -> None:
+    capsule["state"]["session"]["phase"] = {"type": "Live"}
 
 
 def a_reversed_queue(capsule: dict[str, Any]) -> None:
@@ -115,7 +152,7 @@ def a_generation_from_the_future(capsule: dict[str, Any]) -> None:
         a_version,
         an_id_that_is_not_its_calls,
         an_attempt_over_the_limit,
-        a_live_session_that_never_began,
+        a_session_in_no_phase,
         a_reversed_queue,
         a_call_in_flight_nowhere,
         another_mount,
@@ -139,3 +176,46 @@ def test_a_snapshot_that_contradicts_itself_is_refused_whole(spoil: Callable[[di
 def test_bytes_that_are_no_snapshot_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError):
         Kernel({"w": WORKER}, session_id="s").restore(data)
+
+
+def previous(name: str, *specs: MountSpec) -> Stage:
+    """A stage whose kernel took up a snapshot of version 2, which kept data of a call's state in the call."""
+    stage = Stage(*specs)
+    stage.kernel.restore((PREVIOUS / name).read_bytes())
+    stage.now = stage.kernel.now
+    return stage
+
+
+def test_calls_of_a_snapshot_of_the_version_before_go_on_in_their_states() -> None:
+    charge = ProbeRequired("find", {"tag": "/tag"})
+    stage = previous(
+        "kernel_2_handshake.snapshot", WORKER, MountSpec("m", prefix="m__", replay={"charge": charge})
+    )
+    calls = {call.public_id: call for call in stage.kernel.state.calls.values()}
+    assert {identity: type(call.state) for identity, call in calls.items()} == {
+        "held": Held,
+        "queued-m": Queued,
+        "probing": Probing,
+        "waits": Queued,
+        "overdue": Overdue,
+        "in flight": InFlight,
+    }
+    assert stage.kernel.state.session.phase == Ready("2025-11-25")
+    assert calls["probing"].conflicts == calls["waits"].conflicts == ReadKeys(("f",))
+    probing = calls["probing"].state
+    assert isinstance(probing, Probing)
+    stage.says("w", 2, {"id": probing.child_id, "result": {"status": "absent"}})
+    assert [s.params["arguments"] for s in stage.got("w", "tools/call")] == [{"path": "f"}, {"path": "f"}]
+    stage.wait(10.0)
+    assert stage.answer("overdue")["error"]["data"]["outcome"] == "unknown"
+
+
+def test_questions_of_a_snapshot_of_the_version_before_go_on() -> None:
+    stage = previous("kernel_2_modern.snapshot", WORKER)
+    answered, parked = (call.state for call in stage.kernel.state.calls.values())
+    assert isinstance(stage.kernel.state.session.phase, Modern)
+    assert isinstance(answered, Answered)
+    assert isinstance(parked, Parked)
+    params = {"name": "once", "arguments": {}, "requestState": answered.ticket}
+    stage.request("back", "tools/call", params, modern=True)
+    assert stage.answer("back")["result"]["content"][0]["text"] == "kept"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from perdure.kernel import mounts, session
+from perdure.kernel import child_frames, client_frames, mounts
 from perdure.protocol.frames import encode_result
 from perdure.serve import deliveries
 from perdure.serve.deliveries import MOST_CALLS, MOST_KEPT
@@ -90,7 +90,7 @@ def test_a_kernel_error_on_a_clients_frame_is_answered(monkeypatch: pytest.Monke
         opened = stage.open_session()
         server = await stage.ready(opened)
         with monkeypatch.context() as patch:
-            patch.setattr(session, "on_frame", _fail)
+            patch.setattr(client_frames, "on_frame", _fail)
             broken = stage.call(opened, 1)
         assert frame(broken)["error"]["data"]["code"] == "unhandled_frame"
         call = stage.call(opened, 2)
@@ -111,8 +111,10 @@ def test_a_kernel_error_on_a_servers_frame_costs_one_session_its_server(
         lost, kept = stage.call(one, 1), stage.call(other, 1)
         await stage.until(lambda: len(server.requests("tools/call")) == 2)
         first, second = (request["id"] for request in server.requests("tools/call"))
-        handle = mounts.on_frame
-        monkeypatch.setattr(mounts, "on_frame", lambda k, e: _fail(k, e) if k is one.kernel else handle(k, e))
+        handle = child_frames.on_frame
+        monkeypatch.setattr(
+            child_frames, "on_frame", lambda k, e: _fail(k, e) if k is one.kernel else handle(k, e)
+        )
         server.say({"id": first, "result": {"content": []}}, {"id": second, "result": {"content": []}})
         await stage.until(lambda: lost.is_answered and kept.is_answered)
         assert frame(lost)["error"]["data"]["outcome"] == "unknown"

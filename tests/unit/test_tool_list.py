@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.kernel import ops
 from perdure.protocol.instructions import instructions
 from perdure.protocol.tool_groups import GROUP_OF, GROUPS, PROFILES, STATE_TOOLS, enabled_groups
 from perdure.protocol.tools import public_definition
+from perdure.surfaces.ops import host_tools
 from perdure.worker.compose import Settings, surfaces
 
 MOST_BYTES = {"core": 11_500, "standard": 24_000, "full": 32_000}
@@ -68,7 +68,7 @@ WRITE_TOOLS = [
 
 def listed(profile: str = "full") -> list[dict[str, Any]]:
     """As a client of the host sees them."""
-    found = [msgspec.json.decode(entry.definition) for entry in ops.entries()]
+    found = [msgspec.json.decode(entry.definition) for entry in host_tools.entries()]
     for surface in surfaces(Settings(workspaces=("/",))):
         found += [public_definition(tool.spec) for tool in surface.tools()]
     groups = enabled_groups(profile, {})

@@ -73,11 +73,11 @@ def describe(profile: str) -> dict[str, Any]:
 
 
 def _definitions() -> list[dict[str, Any]]:
-    from perdure.kernel import ops
     from perdure.protocol.tools import public_definition
+    from perdure.surfaces.ops import host_tools
     from perdure.worker.compose import Settings, surfaces
 
-    found: list[dict[str, Any]] = [msgspec.json.decode(entry.definition) for entry in ops.entries()]
+    found: list[dict[str, Any]] = [msgspec.json.decode(entry.definition) for entry in host_tools.entries()]
     served = surfaces(Settings(workspaces=(os.getcwd(),)))
     return found + [public_definition(tool.spec) for surface in served for tool in surface.tools()]
 

@@ -18,10 +18,10 @@ from perdure import __version__
 from perdure.dash.desk import Desk, ServerRow
 from perdure.host import control, presence
 from perdure.kernel import metrics
-from perdure.kernel.report import CALLS, MOST_CALLS, MOST_NAME, REPORT_VERSION
 from perdure.platform.processes import start_time
 from perdure.protocol.eras import LATEST_MODERN
 from perdure.serve.session import HttpSession
+from perdure.surfaces.ops.report import CALLS, MOST_CALLS, MOST_NAME, REPORT_VERSION
 
 MOST_SESSIONS: Final = 100
 MOST_EVENTS: Final = 20

@@ -16,7 +16,6 @@ from perdure.dash.line_counts import LineCounts
 from perdure.dash.pulse import Pulse
 from perdure.dash.tools import ToolFailed, Tools
 from perdure.host.recent_events import Event, describe
-from perdure.kernel import ops
 from perdure.kernel.state import Invocation, Open, ToolCounters
 from perdure.protocol.faults import Fault
 from perdure.protocol.frames import members
@@ -25,6 +24,7 @@ from perdure.protocol.pending_trust import UntrustedFile
 from perdure.serve.session import HttpSession
 from perdure.serve.sessions import Sessions, is_own
 from perdure.serve.tallies import add_tools
+from perdure.surfaces.ops.health import health
 
 T = TypeVar("T")
 
@@ -173,7 +173,7 @@ class Desk:
         rows: dict[str, ServerRow] = {}
         for session in self.sessions.all:
             kernel = session.kernel
-            for known in ops.health(kernel)["mounts"]:
+            for known in health(kernel)["mounts"]:
                 name = known["name"]
                 row = rows.setdefault(name, ServerRow(name, kernel.specs[name]))
                 row.state = min(row.state, known["state"], key=_WORST.index)

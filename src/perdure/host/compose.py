@@ -28,6 +28,7 @@ from perdure.protocol.pending_trust import UntrustedFile
 from perdure.protocol.tool_groups import offered_tools
 from perdure.storage.event_log import EventLog
 from perdure.storage.user_dirs import state_dir
+from perdure.surfaces.ops import host_tools
 
 if TYPE_CHECKING:
     from perdure.host.exporting import Exporter
@@ -160,6 +161,7 @@ def new_kernel(
         file_faults=file_faults,
         untrusted=untrusted,
         places=lambda: {} if wrapped else places_of(settings.workspaces[0], settings.store),
+        host_tools=host_tools,
         seed=int.from_bytes(os.urandom(6), "big"),
     )
 

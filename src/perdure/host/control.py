@@ -99,7 +99,7 @@ class Control:
         if now - self._answered_at > FRESH_S:
             import msgspec
 
-            from perdure.kernel.report import report
+            from perdure.surfaces.ops.report import report
 
             said: dict[str, object] = {"pid": os.getpid(), "version": kernel.version}
             try:

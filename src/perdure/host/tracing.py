@@ -29,7 +29,11 @@ from perdure.kernel.events import (
     ToChild,
     ToClient,
 )
-from perdure.kernel.state import ForCall, ForProbe
+from perdure.kernel.state import (
+    ForCall,
+    ForProbe,
+    Modern,
+)
 from perdure.protocol import eras
 from perdure.protocol.frames import (
     Members,
@@ -134,7 +138,7 @@ class Tracing:
         version = text_if_clear(meta.get(eras.META_VERSION)) or self._version()
         if version:
             attributes["mcp.protocol.version"] = version
-        if not self._kernel.state.session.modern and eras.META_VERSION not in meta:
+        if not isinstance(self._kernel.state.session.phase, Modern) and eras.META_VERSION not in meta:
             attributes["mcp.session.id"] = self._kernel.state.session.session_id
         state = (text_if_clear(meta.get("tracestate")) or "")[:MOST_STATE] if parent else ""
         self._requests[message.id] = Span(

@@ -1,4 +1,4 @@
-"""How long a 2026 client may keep a list, and who may share it: what its servers said, joined.
+"""Cache hints of a list for 2026 clients: the hints of all servers, joined.
 
 The smallest time and the narrowest scope count. A handshake server says nothing, and what a server that does not serve now
 will say is not known: with one of them a list is stale at once. The worker's tools stay as they are while it runs, unless
@@ -7,16 +7,14 @@ the session chooses which of them are listed: then its list of tools is its own,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Raw
 
-from perdure.kernel.state import CacheHint, Disabled, Mount, Serving
+from perdure.kernel.state import CacheHint, Disabled, Mount, Serving, State
 from perdure.protocol.frames import Members
-
-if TYPE_CHECKING:
-    from perdure.kernel.core import Kernel
+from perdure.protocol.mounts import MountSpec
 
 STALE = CacheHint()
 _MOST_MS = 2**53
@@ -37,15 +35,15 @@ def join_hints(one: CacheHint, other: CacheHint) -> CacheHint:
     return CacheHint(min(one.ttl_ms, other.ttl_ms), one.is_public and other.is_public)
 
 
-def list_hint(k: Kernel, method: str) -> Members:
+def list_hint(state: State, specs: Mapping[str, MountSpec], method: str) -> Members:
     """The members of a list's result that say it."""
     hints = [
         _of_mount(mount, method)
-        for mount in k.state.mounts.values()
+        for mount in state.mounts.values()
         if not isinstance(mount.phase, Disabled)
-        and not (k.specs[mount.name].builtin and mount.catalog is not None)
+        and not (specs[mount.name].builtin and mount.catalog is not None)
     ]
-    if method == "tools/list" and k.state.session.groups:
+    if method == "tools/list" and state.session.groups:
         hints.append(STALE)
     hint = hints[0] if hints else STALE
     for other in hints[1:]:

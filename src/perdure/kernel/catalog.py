@@ -1,18 +1,18 @@
-"""What the host offers: every server's catalog under public names, and who serves what.
+"""The public catalog: every server's lists under public names, and which server has which entry.
 
 `Public` is derived from the servers' catalogs alone and rebuilt when one of them changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Raw
 
 from perdure.kernel.cache_hints import list_hint
-from perdure.kernel.state import ChildCatalog, Disabled
+from perdure.kernel.state import ChildCatalog, Disabled, State
 from perdure.protocol import eras
 from perdure.protocol.eras import Era
 from perdure.protocol.frames import Members, encode_members, joined, members
@@ -20,11 +20,8 @@ from perdure.protocol.instructions import instructions
 from perdure.protocol.mount_names import SEPARATOR
 from perdure.protocol.mounts import MountSpec
 from perdure.protocol.replay import CONVERGENT, JOURNAL, NEVER, ReplayClass, from_annotations
-from perdure.protocol.tool_groups import GROUP_OF, GROUPS, ToolGroup
+from perdure.protocol.tool_groups import GROUP_OF, GROUPS, ToolGroup, enabled_groups
 from perdure.protocol.tools import Contract
-
-if TYPE_CHECKING:
-    from perdure.kernel.core import Kernel
 
 LISTS = {
     "tools/list": "tools",
@@ -37,10 +34,13 @@ CHANGED = {
     "prompts": "notifications/prompts/list_changed",
     "resources": "notifications/resources/list_changed",
 }
+HOST_MOUNT: Final = "host"
+"""No mount has this name: the tools under it are the host's own."""
 MOST_TEMPLATE: Final = 2048
 MOST_URI: Final = 8192
 _CONTRACTS: dict[str, ReplayClass] = {"convergent": CONVERGENT, "probe": JOURNAL, "never": NEVER}
 _encode = msgspec.json.encode
+_HASHED: Final = ("title", "description", "inputSchema", "outputSchema", "annotations")
 _HOST = b'{"name":"perdure","version":"0"}'
 
 
@@ -77,8 +77,22 @@ _catalog = msgspec.msgpack.Decoder(ChildCatalog)
 class Public:
     """The merged catalog of all mounts."""
 
-    def __init__(self, k: Kernel) -> None:
-        self._k = k
+    def __init__(
+        self,
+        state: State,
+        specs: Mapping[str, MountSpec],
+        *,
+        wrapped: bool,
+        version: str,
+        profile: str,
+        host_tools: Callable[[], Sequence[ToolEntry]],
+    ) -> None:
+        self._state = state
+        self._specs = specs
+        self._wrapped = wrapped
+        self._version = version
+        self._profile = profile
+        self._host_tools = host_tools
         self._stale = True
         self._tools: dict[str, ToolEntry] = {}
         self._aliases: dict[str, str] = {}
@@ -88,6 +102,12 @@ class Public:
         self._lists: dict[str, bytes] = {}
         self._tool_list: tuple[frozenset[str], bytes] | None = None
         self._identities: dict[str, bytes] = {}
+
+    @property
+    def enabled_groups(self) -> frozenset[str]:
+        """The groups of built-in tools that the session lists."""
+        session = self._state.session
+        return enabled_groups(session.profile or self._profile, session.groups)
 
     def invalidate(self) -> None:
         self._stale = True
@@ -103,7 +123,7 @@ class Public:
         for spec in self._by_prefix():
             if name.startswith(spec.prefix) and self._is_open(spec):
                 inner = name[len(spec.prefix) :]
-                if inner and spec.offers(inner) and inner not in self._k.state.mounts[spec.name].held:
+                if inner and spec.offers(inner) and inner not in self._state.mounts[spec.name].held:
                     return ToolEntry(name, spec.name, inner)
         return None
 
@@ -115,11 +135,11 @@ class Public:
 
     def _by_prefix(self) -> list[MountSpec]:
         """The longest first: `a__b__x` belongs to the mount `a__b` before it belongs to `a`."""
-        return sorted(self._k.specs.values(), key=lambda spec: -len(spec.prefix))
+        return sorted(self._specs.values(), key=lambda spec: -len(spec.prefix))
 
     def _is_open(self, spec: MountSpec) -> bool:
         """Whether a server may have tools that its catalog does not show: always, if its prefix places them."""
-        return bool(spec.prefix) or self._k.wrapped or self._k.state.mounts[spec.name].catalog is None
+        return bool(spec.prefix) or self._wrapped or self._state.mounts[spec.name].catalog is None
 
     def tool_names(self) -> Collection[str]:
         self._refresh()
@@ -131,7 +151,7 @@ class Public:
         if entry is not None:
             return entry.mount, entry.name
         for spec in self._by_prefix():
-            if (spec.prefix or self._k.wrapped) and name.startswith(spec.prefix):
+            if (spec.prefix or self._wrapped) and name.startswith(spec.prefix):
                 return spec.name, name[len(spec.prefix) :]
         return None
 
@@ -150,7 +170,7 @@ class Public:
             return owners.pop()
         able = [
             name
-            for name, mount in self._k.state.mounts.items()
+            for name, mount in self._state.mounts.items()
             if mount.catalog is None or has_capability(mount.catalog, "resources")
         ]
         return able[0] if len(able) == 1 else None
@@ -161,14 +181,14 @@ class Public:
         self._refresh()
         body = self._lists[method] if method != "tools/list" else self._list_tools()
         return (
-            bytes(encode_members({**list_hint(self._k, method), **members(body)}))
+            bytes(encode_members({**list_hint(self._state, self._specs, method), **members(body)}))
             if era == "modern"
             else body
         )
 
     def _list_tools(self) -> bytes:
         """Tools of mounted servers are always listed, a built-in one while its group is enabled."""
-        groups = self._k.groups
+        groups = self.enabled_groups
         if self._tool_list is None or self._tool_list[0] != groups:
             listed = [
                 tool.definition
@@ -179,11 +199,11 @@ class Public:
         return self._tool_list[1]
 
     def _is_disabled(self, mount: str) -> bool:
-        found = self._k.state.mounts.get(mount)
-        return found is not None and isinstance(found.phase, Disabled)
+        named = self._state.mounts.get(mount)
+        return named is not None and isinstance(named.phase, Disabled)
 
     def _group(self, tool: ToolEntry) -> str | None:
-        spec = self._k.specs.get(tool.mount)
+        spec = self._specs.get(tool.mount)
         return GROUP_OF.get(tool.name) if spec is None or spec.builtin else None
 
     def count_tools(self, mount: str) -> int:
@@ -194,7 +214,7 @@ class Public:
         only = self._wrapped_catalog()
         if only is not None:
             return only.server_info
-        return _encode({"name": "perdure", "title": "Perdure", "version": self._k.version})
+        return _encode({"name": "perdure", "title": "Perdure", "version": self._version})
 
     def identity(self, mount: str = "") -> bytes:
         """Who answers: this server by its name and version, else the host."""
@@ -205,11 +225,11 @@ class Public:
         """What the session can do. It is said once, so it promises what any mount may come to offer."""
         only = self._wrapped_catalog()
         if only is not None:
-            found = members(only.capabilities)
+            declared = members(only.capabilities)
             for kind in ("tools", "prompts", "resources"):
-                if kind in found:
-                    found[kind] = encode_members({**_object(found[kind]), "listChanged": Raw(b"true")})
-            return joined(found)
+                if kind in declared:
+                    declared[kind] = encode_members({**_object(declared[kind]), "listChanged": Raw(b"true")})
+            return joined(declared)
         promised: dict[str, Any] = {
             "tools": {"listChanged": True},
             "resources": {"subscribe": True, "listChanged": True},
@@ -219,11 +239,11 @@ class Public:
         }
         for kind in ("experimental", "extensions"):
             merged: Members = {}
-            for mount in self._k.state.mounts.values():
+            for mount in self._state.mounts.values():
                 if mount.catalog is not None:
-                    found = members(mount.catalog.capabilities)
-                    if kind in found:
-                        merged.update(_object(found[kind]))
+                    declared = members(mount.catalog.capabilities)
+                    if kind in declared:
+                        merged.update(_object(declared[kind]))
             if merged:
                 promised[kind] = merged
         return _encode(promised)
@@ -233,8 +253,8 @@ class Public:
         if only is not None:
             return only.instructions
         parts = []
-        for name, mount in self._k.state.mounts.items():
-            spec = self._k.specs[name]
+        for name, mount in self._state.mounts.items():
+            spec = self._specs[name]
             if spec.builtin:
                 parts.append(self._own_instructions(spec))
             elif mount.catalog is not None and mount.catalog.instructions:
@@ -243,7 +263,7 @@ class Public:
         return "\n\n".join(parts)
 
     def _own_instructions(self, worker: MountSpec) -> str:
-        enabled = self._k.groups
+        enabled = self.enabled_groups
         groups = self.groups()
         listed = [tool for group in groups if group.name in enabled for tool in group.tools]
         return instructions(listed, [group for group in groups if group.name not in enabled], worker.cwd)
@@ -253,9 +273,9 @@ class Public:
 
         Before the worker's first catalog these are all that it may offer."""
         self._refresh()
-        workers = [spec for spec in self._k.specs.values() if spec.builtin]
-        is_unknown = any(self._k.state.mounts[spec.name].catalog is None for spec in workers)
-        found = []
+        workers = [spec for spec in self._specs.values() if spec.builtin]
+        is_unknown = any(self._state.mounts[spec.name].catalog is None for spec in workers)
+        offered = []
         for group in GROUPS:
             tools = tuple(
                 tool
@@ -263,13 +283,13 @@ class Public:
                 if tool in self._tools or (is_unknown and all(spec.offers(tool) for spec in workers))
             )
             if tools:
-                found.append(ToolGroup(group.name, group.about, tools))
-        return found
+                offered.append(ToolGroup(group.name, group.about, tools))
+        return offered
 
     def _wrapped_catalog(self) -> ChildCatalog | None:
-        if not self._k.wrapped:
+        if not self._wrapped:
             return None
-        return next(iter(self._k.state.mounts.values())).catalog or ChildCatalog(
+        return next(iter(self._state.mounts.values())).catalog or ChildCatalog(
             capabilities=b'{"tools":{}}', server_info=b'{"name":"perdure","version":"0"}'
         )
 
@@ -282,17 +302,14 @@ class Public:
         self._tools, self._aliases, self._prompts, self._resources, self._templates = {}, {}, {}, {}, []
         resources: list[bytes] = []
         templates: list[bytes] = []
-        if not self._k.wrapped:
-            from perdure.kernel import ops
-
-            for entry in ops.entries():
-                self._tools[entry.public] = entry
+        for entry in self._host_tools():
+            self._tools[entry.public] = entry
         self._tool_list = None
-        hidden = {name for name in self._k.state.mounts if self._is_disabled(name)}
-        for name, mount in sorted(self._k.state.mounts.items(), key=lambda item: item[0] in hidden):
+        hidden = {name for name in self._state.mounts if self._is_disabled(name)}
+        for name, mount in sorted(self._state.mounts.items(), key=lambda item: item[0] in hidden):
             if mount.catalog is None:
                 continue
-            spec = self._k.specs[name]
+            spec = self._specs[name]
             for raw in mount.catalog.tools:
                 self._add_tool(spec, raw)  # also of a disabled mount: a call to it is told so
             if name in hidden:
@@ -309,7 +326,7 @@ class Public:
                     if (parsed := parse_template(template)) is not None:
                         self._templates.append((parsed, name))
                     templates.append(raw)
-        catalogs = {name: mount.catalog for name, mount in self._k.state.mounts.items()}
+        catalogs = {name: mount.catalog for name, mount in self._state.mounts.items()}
         self._identities = {name: _identity(c.server_info) for name, c in catalogs.items() if c is not None}
         self._lists = {
             "prompts/list": _array("prompts", [p.definition for p in self._prompts.values()]),
@@ -319,11 +336,11 @@ class Public:
 
     def _add_tool(self, spec: MountSpec, raw: bytes) -> None:
         try:
-            found = members(raw)
-            name = _string.decode(found["name"])
+            definition_members = members(raw)
+            name = _string.decode(definition_members["name"])
         except (ValueError, KeyError, msgspec.MsgspecError):
             return
-        if not spec.offers(name) or name in self._k.state.mounts[spec.name].held:
+        if not spec.offers(name) or name in self._state.mounts[spec.name].held:
             return
         public = spec.prefix + name
         if public in self._tools:
@@ -331,16 +348,18 @@ class Public:
         deadline_s = 0.0
         contract = Contract()
         if spec.builtin:
-            contract = _take_contract(found)
+            contract = _take_contract(definition_members)
             replay = _CONTRACTS.get(contract.replay, NEVER)
             deadline_s = contract.deadline_s
         else:
-            replay = _annotated(found) if spec.trust_annotations else NEVER
+            replay = _annotated(definition_members) if spec.trust_annotations else NEVER
         replay = spec.replay.get(name, replay)
-        found["name"] = Raw(_encode(public))
-        if "inputSchema" not in found:
-            found["inputSchema"] = Raw(b'{"type":"object"}')  # a 2026 client drops a tool without one
-        definition = joined(found) if len(found) else raw
+        definition_members["name"] = Raw(_encode(public))
+        if "inputSchema" not in definition_members:
+            definition_members["inputSchema"] = Raw(
+                b'{"type":"object"}'
+            )  # a 2026 client drops a tool without one
+        definition = joined(definition_members) if len(definition_members) else raw
         self._tools[public] = ToolEntry(
             public, spec.name, name, replay, contract.conflict, deadline_s, definition, contract.waits
         )
@@ -359,10 +378,10 @@ class Public:
 
 def _identity(server_info: bytes) -> bytes:
     """What goes with every result: a server's icons and links do not. Empty where it has no name or version."""
-    found = _object(Raw(server_info))
-    if not {"name", "version"} <= found.keys():
+    info = _object(Raw(server_info))
+    if not {"name", "version"} <= info.keys():
         return b""
-    return joined({key: found[key] for key in ("name", "title", "version") if key in found})
+    return joined({key: info[key] for key in ("name", "title", "version") if key in info})
 
 
 def _object(raw: Raw) -> Members:
@@ -372,28 +391,28 @@ def _object(raw: Raw) -> Members:
         return {}
 
 
-def _take_contract(found: Members) -> Contract:
+def _take_contract(definition: Members) -> Contract:
     """The worker's contract, taken out of the definition that the client will see."""
-    if "_meta" not in found:
+    if "_meta" not in definition:
         return Contract()
     try:
-        meta = members(found["_meta"])
+        meta = members(definition["_meta"])
         raw = meta.pop(eras.META_CONTRACT, None)
         contract = _contract.decode(raw) if raw is not None else Contract()
     except (ValueError, msgspec.MsgspecError):
         return Contract()
     if meta:
-        found["_meta"] = encode_members(meta)
+        definition["_meta"] = encode_members(meta)
     else:
-        del found["_meta"]
+        del definition["_meta"]
     return contract
 
 
-def _annotated(found: Members) -> ReplayClass:
-    if "annotations" not in found:
+def _annotated(definition: Members) -> ReplayClass:
+    if "annotations" not in definition:
         return NEVER
     try:
-        hints = _annotations.decode(found["annotations"])
+        hints = _annotations.decode(definition["annotations"])
     except msgspec.MsgspecError:
         return NEVER
     return from_annotations(hints.readOnlyHint is True, hints.idempotentHint is True)
@@ -454,14 +473,14 @@ def has_capability(catalog: ChildCatalog, name: str) -> bool:
 def changes(old: ChildCatalog | None, new: ChildCatalog) -> list[str]:
     """Which kinds of list differ between two catalogs, whatever the order of their items."""
     before = old or ChildCatalog()
-    found = []
+    kinds = []
     if sorted(before.tools) != sorted(new.tools):
-        found.append("tools")
+        kinds.append("tools")
     if sorted(before.prompts) != sorted(new.prompts):
-        found.append("prompts")
+        kinds.append("prompts")
     if sorted(before.resources + before.templates) != sorted(new.resources + new.templates):
-        found.append("resources")
-    return found
+        kinds.append("resources")
+    return kinds
 
 
 def dump_catalog(catalog: ChildCatalog) -> bytes:
@@ -471,9 +490,26 @@ def dump_catalog(catalog: ChildCatalog) -> bytes:
 def load_catalog(data: bytes) -> ChildCatalog | None:
     """A catalog saved by an earlier run; None where it is not one, for it is only a head start."""
     try:
-        found = _catalog.decode(data)
-        for raw in (found.capabilities, found.server_info, *found.tools, *found.prompts):
+        catalog = _catalog.decode(data)
+        for raw in (catalog.capabilities, catalog.server_info, *catalog.tools, *catalog.prompts):
             members(raw)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    return found
+    return catalog
+
+
+def tool_hashes(catalog: ChildCatalog) -> dict[str, str]:
+    """A hash of what a model and a client are told of each tool."""
+    from hashlib import sha256
+
+    digests: dict[str, str] = {}
+    for raw in catalog.tools:
+        try:
+            tool = msgspec.json.decode(raw)
+            name = tool["name"]
+        except (msgspec.MsgspecError, KeyError, TypeError):
+            continue
+        if isinstance(name, str):
+            content = {key: tool.get(key) for key in _HASHED}
+            digests[name] = sha256(msgspec.json.encode(content, order="sorted")).hexdigest()
+    return digests

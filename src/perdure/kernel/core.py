@@ -1,47 +1,38 @@
 """The kernel: one event in, its effects out, nothing else happens.
 
-| module | decides |
+Three state machines decide; each has its states, its transition table and all its transitions in one module:
+
+| machine | decides |
 |---|---|
-| session, incoming | what a client's frame means, in both eras |
-| welcome | opening a session, its lists, what waits for the first catalog |
-| routing | to which server a request goes, under which name |
-| ledger | when an invocation is dispatched |
-| answering | its one answer |
-| deadlines | what becomes of one that takes too long |
-| recovery | what becomes of work whose child is lost |
-| mounts | the life of a server's generations, restart budget, circuit |
-| remounting | what is mounted, as the registry changes |
-| pins | whether a server's tools are what they were |
-| opening | the private handshake with a new generation |
-| catalog | what is offered, under which names, and who serves it |
-| rollout | when a new generation takes over |
-| asks | what servers ask of the client |
-| streams | subscriptions, log levels, change notifications |
-| ops | `health`, `telemetry`, `mounts`, `tools` |
-| metrics | counters and latencies |
+| calls | when a request is dispatched, and its one answer: accept, dispatch, answer, deadline, cancel, loss, probe |
+| mounts | the life of a server: start, handshake, catalog, restart, circuit, rollout |
+| client | the session of the client: era, handshake, lists; `subscriptions` has what the client wants to hear of |
+
+They never call each other: what one of them has to tell is an event of `internal_events`, and the table at the end of this
+module says which machines hear it, in which order. Frames come in through `client_frames` (with `client_requests` and
+`routing`) and `child_frames`, which find out what they mean and whom they concern. `server_requests` holds the questions of
+servers to the client. `call_frames`, `child_handshake`, `catalog` and `cache_hints` compute, and change nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 from perdure.kernel import (
-    catalog,
-    deadlines,
-    ledger,
+    calls,
+    child_frames,
+    client,
+    client_frames,
     metrics,
     mounts,
-    pins,
-    recovery,
-    remounting,
-    rollout,
-    session,
-    streams,
-    welcome,
+    server_requests,
+    snapshot,
+    subscriptions,
 )
+from perdure.kernel.context import Context
 from perdure.kernel.events import (
     Approved,
     ChildBacklog,
@@ -56,94 +47,40 @@ from perdure.kernel.events import (
     Event,
     Exit,
     FileFaults,
-    Note,
     NotRecorded,
     Order,
     Reload,
     Remount,
     Shutdown,
     Tick,
-    ToChild,
-    ToClient,
 )
-from perdure.kernel.state import (
-    ChildCatalog,
-    Disabled,
-    ForCall,
-    ForProbe,
-    Held,
-    Idle,
-    Invocation,
-    KnownTools,
-    Link,
-    Mount,
-    Parked,
-    Queued,
-    Serving,
-    Session,
-    Starting,
-    State,
+from perdure.kernel.internal_events import (
+    CatalogSettled,
+    ClientArrived,
+    ClientLeaves,
+    ClientReady,
+    GenerationAlive,
+    GenerationLost,
+    GenerationRetired,
+    GenerationServes,
+    InputAnswered,
+    InputExpired,
+    InputNeeded,
+    ListRequested,
+    ListsChanged,
+    ListsDoubted,
+    LivenessDoubted,
+    MountUnavailable,
+    RequestResumed,
+    ServerNeeded,
+    SessionCallSucceeded,
+    ToolGroupSet,
 )
-from perdure.protocol.faults import Fault
-from perdure.protocol.frames import RequestId
-from perdure.protocol.mounts import Limits, MountSpec
-from perdure.protocol.pending_trust import UntrustedFile
-from perdure.protocol.tool_groups import enabled_groups
-
-SNAPSHOT_VERSION: Final = 2
+from perdure.kernel.state import Invocation, Session
 
 
-class Kernel:
-    """The state of one client's session and the rules that change it."""
-
-    def __init__(
-        self,
-        specs: Mapping[str, MountSpec],
-        *,
-        session_id: str,
-        now: float = 0.0,
-        limits: Limits | None = None,
-        wrapped: bool = False,
-        version: str = "0",
-        render: str = "porcelain",
-        detail: str = "concise",
-        profile: str = "full",
-        catalogs: Mapping[str, ChildCatalog] | None = None,
-        tools: Mapping[str, KnownTools] | None = None,
-        file_faults: Mapping[str, Sequence[Fault]] | None = None,
-        untrusted: tuple[UntrustedFile, ...] = (),
-        places: Callable[[], dict[str, str]] = dict,
-        seed: int = 1,
-    ) -> None:
-        self.specs = dict(specs)
-        self.untrusted = untrusted
-        self.places = places  # the workspace and its store, for `health`
-        self.limits = limits or Limits()
-        self.wrapped = wrapped
-        self.version = version
-        self.render = render
-        self.detail = detail
-        self.profile = profile
-        self.now = now
-        self.out: list[Effect] = []
-        known, accepted = catalogs or {}, tools or {}
-        self.state = State(
-            session=Session(session_id=session_id, started_at=now),
-            mounts={
-                name: Mount(
-                    name=name,
-                    phase=Disabled() if spec.untrusted else Idle(),
-                    catalog=None if spec.untrusted else known.get(name),
-                    settled=bool(spec.untrusted) or name in known,
-                    known=accepted[name].known if name in accepted else None,
-                    held=accepted[name].held if name in accepted else {},
-                )
-                for name, spec in specs.items()
-            },
-            file_faults={source: list(faults) for source, faults in (file_faults or {}).items()},
-            jitter=seed,
-        )
-        self.public = catalog.Public(self)
+class Kernel(Context):
+    """The one entrance to the rules: an event in, its effects out."""
 
     # --- the one entrance -------------------------------------------------------------------------
 
@@ -151,15 +88,17 @@ class Kernel:
         """Take one event in and return its effects, in order. Time never runs backwards in here."""
         self.now = max(self.now, now)
         self.out = []
-        _HANDLERS[type(event)](self, event)
+        self.emit(event)
         for mount in self.state.mounts.values():
-            if mount.queue or len(mount.links) > 1:  # else there is nothing to move, and there may be many
-                mounts.move_on(self, mount)
+            if mount.queue:
+                calls.dispatch_ready(self, mount)
+            if len(mount.links) > 1:
+                mounts.stop_drained(self, mount)
         self._finish()
         return self.out
 
     def start(self, now: float) -> list[Effect]:
-        """Start what does not depend on who the client is: the built-in worker."""
+        """Start the built-in worker, which does not depend on the client."""
         self.now = max(self.now, now)
         self.out = []
         self.note("session", phase="started", version=self.version, session=self.state.session.session_id)
@@ -175,22 +114,14 @@ class Kernel:
         self.now = max(self.now, now)
         self.out = []
         self.state.session = msgspec.structs.replace(session, started_at=now, listens=[], closing=None)
-        fault = Fault("process", "host_lost", 0, "the host was ended while the call was running")
-        for call in lost:
-            self.state.calls[call.seq] = call
-            self.state.ids[call.public_id] = call.seq
-            mount = self.state.mounts.get(call.mount)
-            if mount is None:
-                recovery.answer_unknown(self, call, fault)
-            else:
-                recovery.dispose(self, mount, call, fault)
+        calls.take_up_lost(self, lost)
         mounts.start_all(self)
         return self.out
 
     def next_wake(self) -> float | None:
         """When the next Tick is due, or None."""
         times = [t for m in self.state.mounts.values() for t in mounts.timers(self, m)]
-        times += deadlines.timers(self)
+        times += calls.timers(self)
         times += [w.until for w in self.state.waiters]
         closing = self.state.session.closing
         if closing is not None:
@@ -204,158 +135,91 @@ class Kernel:
         if closing is None:
             return
         if closing <= self.now:
-            welcome.answer_waiting(self)
-            recovery.end_all(self)
+            client.answer_waiting(self)
+            calls.end_all(self)
         if not (self.state.calls or self.state.waiters):
             self.out.append(Exit())
 
     # --- snapshot (law 15) --------------------------------------------------------------------------
 
     def snapshot(self) -> bytes:
-        return msgspec.msgpack.encode({"version": SNAPSHOT_VERSION, "now": self.now, "state": self.state})
+        return snapshot.dump_state(self.state, self.now)
 
     def restore(self, data: bytes) -> None:
         """Take up the state of a predecessor. Raises ValueError and changes nothing where it does not fit."""
-        try:
-            capsule = msgspec.msgpack.decode(data, type=_Capsule)
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise ValueError(f"not a snapshot: {error}") from None
-        if capsule.version != SNAPSHOT_VERSION:
-            raise ValueError(f"snapshot version {capsule.version} is not {SNAPSHOT_VERSION}")
-        _check_consistent(capsule.state, self.specs, self.limits)
+        capsule = snapshot.load_state(data, self.specs, self.limits)
         capsule.state.session.started_at = self.state.session.started_at  # uptime is the process image's own
         self.state = capsule.state
         self.now = capsule.now
         for identity, ask in self.state.asks.items():
             if ask.asked_at < 0:
                 self.state.asks[identity] = msgspec.structs.replace(ask, asked_at=self.now)
-        self.public = catalog.Public(self)
+        self.public = self._public_catalog()
 
-    def release(self) -> None:
-        """The session is over and nothing more comes: let go of what points back here, so that memory is free at once."""
-        del self.public
-
-    # --- what every rule uses -------------------------------------------------------------------------
-
-    @property
-    def groups(self) -> frozenset[str]:
-        """The groups of built-in tools that this session lists."""
-        session = self.state.session
-        return enabled_groups(session.profile or self.profile, session.groups)
-
-    def mint(self) -> int:
-        """A number never used before in this session: call order, child ids and ask ids come from here."""
-        self.state.seq += 1
-        return self.state.seq
-
-    def to_client(self, frame: bytes) -> None:
-        self.out.append(ToClient(frame))
-
-    def to_child(self, link: Link, frame: bytes) -> None:
-        self.out.append(ToChild(link.mount, link.generation, frame))
-
-    def note(self, event: str, **fields: str | int | float | bool) -> None:
-        self.out.append(Note(event, fields))
-
-    def link(self, mount: str, generation: int) -> Link | None:
-        found = self.state.mounts.get(mount)
-        return found.links.get(generation) if found else None
-
-    def random(self) -> float:
-        """A number in [0, 1), from the state alone, so that every history can be repeated."""
-        self.state.jitter = (self.state.jitter * 6364136223846793005 + 1442695040888963407) % (1 << 63)
-        return (self.state.jitter >> 20) / float(1 << 43)
-
-    def quarantine(self, kind: str, count: int = 1) -> None:
-        found = self.state.metrics.quarantined
-        found[kind] = found.get(kind, 0) + count
-
-
-class _Capsule(msgspec.Struct):
-    version: int
-    now: float
-    state: State
-
-
-def _check_consistent(state: State, specs: Mapping[str, MountSpec], limits: Limits) -> None:
-    """A capsule whose parts contradict each other is refused whole."""
-    if set(state.mounts) != set(specs):
-        raise ValueError("snapshot names other mounts")
-    if len(state.calls) > limits.pending:
-        raise ValueError("snapshot holds more pending work than the bound")
-    waiting = [c for c in state.calls.values() if not isinstance(c.state, Parked)]
-    listed: dict[RequestId, int] = {c.public_id: c.seq for c in waiting}
-    if listed != state.ids or len(listed) != len(waiting):
-        raise ValueError("snapshot ids and invocations disagree")
-    for seq, call in state.calls.items():
-        if call.seq != seq or seq > state.seq or call.mount not in state.mounts:
-            raise ValueError("snapshot invocation is not its own")
-        if call.replays > max(limits.replays, limits.probes) or call.attempts < call.replays:
-            raise ValueError("snapshot attempts are over the limit")
-    for name, mount in state.mounts.items():
-        waiting_here = [s for s, c in state.calls.items() if c.mount == name and isinstance(c.state, Queued)]
-        if mount.name != name or mount.queue != sorted(waiting_here):
-            raise ValueError("snapshot queue is out of order")
-        if any(g > mount.generation or g != link.generation for g, link in mount.links.items()):
-            raise ValueError("snapshot generation is not its own")
-        if isinstance(mount.phase, Serving | Starting) and mount.phase.generation not in mount.links:
-            raise ValueError("snapshot mount is served by nobody")
-        held_by = [c.state for c in state.calls.values() if c.mount == name]
-        for held in held_by:
-            if not isinstance(held, Queued | Held) and held.generation not in mount.links:
-                raise ValueError("snapshot invocation is with a generation that is not there")
-    for identity, route in state.routes.items():
-        owner = state.mounts.get(route.mount)
-        if identity > state.seq or owner is None or route.generation not in owner.links:
-            raise ValueError("snapshot route leads nowhere")
-        if isinstance(route.purpose, ForCall | ForProbe) and route.purpose.seq not in state.calls:
-            raise ValueError("snapshot route leads nowhere")
-    if state.session.live and not state.session.initialized:
-        raise ValueError("snapshot session is live but was never initialized")
-
-
-def _client_closed(k: Kernel, event: ClientClosed | Shutdown) -> None:
-    if k.state.session.closing is None:
-        k.state.session.closing = k.now + k.limits.drain_s
-        k.note("session", phase="closing")
-        if isinstance(event, Shutdown):
-            welcome.answer_waiting(k)
-        streams.close_all(k)
+    def emit(self, event: msgspec.Struct) -> None:
+        _HANDLERS[type(event)](self, event)
 
 
 def _tick(k: Kernel, event: Tick) -> None:
     for mount in k.state.mounts.values():
         mounts.tick(k, mount)
-    deadlines.tick(k)
-    welcome.tick(k)
+    calls.tick(k)
+    client.tick(k)
 
 
 def _reload(k: Kernel, event: Reload) -> None:
     for mount in k.state.mounts.values():
-        rollout.begin(k, mount)
+        mounts.begin_rollout(k, mount)
 
 
-def _order(k: Kernel, event: Order) -> None:
-    if (mount := k.state.mounts.get(event.mount)) is not None:
-        act = {"restart": mounts.restart, "enable": mounts.enable, "disable": mounts.disable}
-        act[event.action](k, mount)
+def _generation_serves(k: Kernel, event: GenerationServes) -> None:
+    subscriptions.restore(k, event.link)
+    server_requests.resume_deferred(k, event.link)
+    calls.probe_held(k, k.state.mounts[event.link.mount])
+
+
+def _generation_lost(k: Kernel, event: GenerationLost) -> None:
+    server_requests.cancel_of(k, event.link)
+    calls.on_generation_lost(k, event.link, event.fault)
 
 
 _HANDLERS: Final[dict[type[Any], Callable[[Kernel, Any], None]]] = {
-    ClientFrame: lambda k, e: session.on_frame(k, e),
-    ClientOversize: lambda k, e: session.on_oversize(k, e),
-    ClientClosed: _client_closed,
-    Shutdown: _client_closed,
+    # From the shell.
+    ClientFrame: lambda k, e: client_frames.on_frame(k, e),
+    ClientOversize: lambda k, e: client_frames.on_oversize(k, e),
+    ClientClosed: lambda k, e: client.close(k, is_shutdown=False),
+    Shutdown: lambda k, e: client.close(k, is_shutdown=True),
     ChildStarted: lambda k, e: mounts.on_started(k, e),
-    ChildFrame: lambda k, e: mounts.on_frame(k, e),
-    ChildNoise: lambda k, e: mounts.on_noise(k, e),
-    ChildLost: lambda k, e: recovery.on_lost(k, e),
+    ChildFrame: lambda k, e: child_frames.on_frame(k, e),
+    ChildNoise: lambda k, e: child_frames.on_noise(k, e),
+    ChildLost: lambda k, e: mounts.on_lost(k, e),
     ChildBacklog: lambda k, e: mounts.on_backlog(k, e),
-    NotRecorded: lambda k, e: ledger.take_back(k, e),
+    NotRecorded: lambda k, e: calls.on_not_recorded(k, e),
     Tick: _tick,
     Reload: _reload,
-    Order: _order,
-    Remount: lambda k, e: remounting.remount(k, e.specs, e.untrusted),
+    Order: lambda k, e: mounts.on_order(k, e.mount, e.action),
+    Remount: lambda k, e: mounts.remount(k, e.specs, e.untrusted),
     FileFaults: lambda k, e: metrics.found_in_files(k, e.source, e.faults),
-    Approved: lambda k, e: pins.approve(k, e.mount, e.tools),
+    Approved: lambda k, e: mounts.approve_tools(k, e),
+    # From one machine to the others.
+    ServerNeeded: lambda k, e: mounts.start(k, e.mount),
+    LivenessDoubted: lambda k, e: mounts.ping(k, e.link),
+    SessionCallSucceeded: lambda k, e: subscriptions.on_session_call(k, e.link, e.call),
+    GenerationServes: _generation_serves,
+    GenerationLost: _generation_lost,
+    GenerationRetired: lambda k, e: server_requests.cancel_of(k, e.link),
+    GenerationAlive: lambda k, e: calls.on_alive(k, e.link),
+    MountUnavailable: lambda k, e: calls.give_up_waiting(k, e.mount),
+    CatalogSettled: lambda k, e: client.flush_waiters(k),
+    ListsChanged: lambda k, e: subscriptions.announce_lists(k, e.kinds),
+    ListsDoubted: lambda k, e: mounts.on_lists_changed(k, e.link),
+    ClientArrived: lambda k, e: mounts.start_all(k),
+    ClientReady: lambda k, e: server_requests.on_client_ready(k),
+    ListRequested: lambda k, e: mounts.on_refresh(k),
+    ClientLeaves: lambda k, e: subscriptions.close_all(k),
+    RequestResumed: lambda k, e: client_frames.resume(k, e.waiter),
+    InputNeeded: lambda k, e: calls.park(k, e.call),
+    InputAnswered: lambda k, e: calls.on_input_answer(k, e.identity, e.ask, e.response),
+    InputExpired: lambda k, e: calls.on_input_expired(k, e.call),
+    ToolGroupSet: lambda k, e: client.set_tool_group(k, e.group, is_enabled=e.is_enabled),
 }

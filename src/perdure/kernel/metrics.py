@@ -17,17 +17,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from math import frexp
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import Raw
 
+from perdure.kernel.context import Context
 from perdure.kernel.state import Counters, EndedCall, Invocation, Latency, Pace, ToolCounters
 from perdure.protocol.faults import Fault
 from perdure.protocol.frames import members_if_clear
-
-if TYPE_CHECKING:
-    from perdure.kernel.core import Kernel
 
 MAX_METHODS = 64
 MAX_NAME = 128
@@ -58,7 +56,7 @@ class _FailedResult(msgspec.Struct):
     structuredContent: _Failure | None = None
 
 
-def of_method(k: Kernel, method: str) -> Counters:
+def of_method(k: Context, method: str) -> Counters:
     methods = k.state.metrics.methods
     method = method[:MAX_NAME]
     if method not in methods and len(methods) >= MAX_METHODS:
@@ -66,24 +64,24 @@ def of_method(k: Kernel, method: str) -> Counters:
     return methods.setdefault(method, Counters())
 
 
-def accepted(k: Kernel, method: str) -> None:
-    known = k.state.metrics
-    known.totals.requests += 1
+def accepted(k: Context, method: str) -> None:
+    metrics = k.state.metrics
+    metrics.totals.requests += 1
     of_method(k, method).requests += 1
-    current = known.pace
+    current = metrics.pace
     if k.now - current.began >= WINDOW_S:
         current.before, current.counted = current.began, current.count
         current.began, current.count = k.now, 0
     current.count += 1
 
 
-def pace(found: Pace, now: float) -> float:
+def pace(window: Pace, now: float) -> float:
     """Requests per second over the last two windows at most; it falls while none come."""
-    if not found.count:
+    if not window.count:
         return 0.0
-    began, count = found.began, found.count
-    if found.counted and began - found.before < 2 * WINDOW_S:
-        began, count = found.before, count + found.counted
+    began, count = window.began, window.count
+    if window.counted and began - window.before < 2 * WINDOW_S:
+        began, count = window.before, count + window.counted
     return count / max(now - began, 1.0)
 
 
@@ -100,13 +98,13 @@ def failure_code(result: Raw | bytes) -> str:
     if (line := _LAST_LINE.search(memoryview(result))) is not None:
         return b"/".join(line.groups()).decode()
     try:
-        found = msgspec.json.decode(result, type=_FailedResult).structuredContent or _Failure()
+        failure = msgspec.json.decode(result, type=_FailedResult).structuredContent or _Failure()
     except msgspec.MsgspecError:
         return ""
-    return "/".join(filter(None, (found.error or found.status, found.context.reason)))[:MAX_NAME]
+    return "/".join(filter(None, (failure.error or failure.status, failure.context.reason)))[:MAX_NAME]
 
 
-def call_ended(k: Kernel, call: Invocation, ending: Ending, code: str = "") -> None:
+def call_ended(k: Context, call: Invocation, ending: Ending, code: str = "") -> None:
     """Count a call under its method and, if it is one, under its tool."""
     ended(k, call.method, call.accepted_at, ending, is_wait=call.is_wait)
     if call.method != "tools/call":
@@ -131,7 +129,7 @@ def of_tool(tools: dict[str, ToolCounters], name: str, mount: str) -> ToolCounte
     return tools.setdefault(name, ToolCounters(mount=mount))
 
 
-def ended(k: Kernel, method: str, accepted_at: float, ending: Ending, *, is_wait: bool = False) -> None:
+def ended(k: Context, method: str, accepted_at: float, ending: Ending, *, is_wait: bool = False) -> None:
     metrics = k.state.metrics
     elapsed = max(0.0, k.now - accepted_at) * 1000.0
     for counters in (metrics.totals, of_method(k, method)):
@@ -153,12 +151,12 @@ def _count(counters: Counters, ending: Ending, elapsed_ms: float | None) -> None
         observe(counters.latency, elapsed_ms)
 
 
-def replayed(k: Kernel, method: str) -> None:
+def replayed(k: Context, method: str) -> None:
     k.state.metrics.totals.replays += 1
     of_method(k, method).replays += 1
 
 
-def faulted(k: Kernel, fault: Fault, methods: list[str]) -> None:
+def faulted(k: Context, fault: Fault, methods: list[str]) -> None:
     """A fault that made recovery necessary. It is not an error: nothing was answered with it."""
     metrics = k.state.metrics
     metrics.totals.recovery_faults += 1
@@ -168,14 +166,14 @@ def faulted(k: Kernel, fault: Fault, methods: list[str]) -> None:
         of_method(k, method).recovery_faults += 1
 
 
-def found_in_files(k: Kernel, source: str, faults: Sequence[Fault]) -> None:
+def found_in_files(k: Context, source: str, faults: Sequence[Fault]) -> None:
     """What is wrong now with the files of one kind; what is new in it is noted."""
-    known = k.state.file_faults.get(source, [])
+    before = k.state.file_faults.get(source, [])
     k.state.file_faults[source] = list(faults)
-    note_file_faults(k, source, [fault for fault in faults if fault not in known])
+    note_file_faults(k, source, [fault for fault in faults if fault not in before])
 
 
-def note_file_faults(k: Kernel, source: str, faults: Sequence[Fault]) -> None:
+def note_file_faults(k: Context, source: str, faults: Sequence[Fault]) -> None:
     for fault in faults:
         k.note("fault", source=source, code=fault.code, detail=fault.detail, **{"class": fault.fault_class})
 

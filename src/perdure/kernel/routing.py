@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from perdure.kernel import asks, ledger, mounts, ops, streams, welcome
-from perdure.kernel.incoming import Incoming, Refusal, refuse_if_closing, reply, scalar, text
+from perdure.kernel import calls, client, server_requests, subscriptions
+from perdure.kernel.catalog import HOST_MOUNT
+from perdure.kernel.client_requests import Incoming, Refusal, refuse_if_closing, reply, scalar, text
+from perdure.kernel.context import Context
 from perdure.kernel.state import Invocation
 from perdure.protocol import eras
 from perdure.protocol.frames import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, members
 from perdure.protocol.mounts import MountSpec
 from perdure.protocol.unknown_tools import describe_unknown
 
-if TYPE_CHECKING:
-    from perdure.kernel.core import Kernel
 
-
-def _accept(k: Kernel, request: Incoming, mount: str, name: str) -> None:
+def _accept(k: Context, request: Incoming, mount: str, name: str) -> None:
     refuse_if_closing(k, request)
     level = scalar(request.meta.get(eras.META_LOG_LEVEL))
     call = Invocation(
@@ -34,25 +31,14 @@ def _accept(k: Kernel, request: Incoming, mount: str, name: str) -> None:
         token=request.token,
     )
     if request.era == "modern":
-        call.abilities = asks.abilities(bytes(request.meta[eras.META_CAPABILITIES]))
+        call.abilities = server_requests.abilities(bytes(request.meta[eras.META_CAPABILITIES]))
         if isinstance(level, str) and level in eras.LOG_LEVELS:
             call.log_level = level
-            _raise_level(k, mount, level)
-    ledger.accept(k, call)
+            subscriptions.raise_level(k, mount, level)
+    calls.accept(k, call)
 
 
-def _raise_level(k: Kernel, name: str, level: str) -> None:
-    """A handshake server logs at one level for everyone: the most detailed that anyone asked for."""
-    session = k.state.session
-    known = session.log_level
-    if not known or eras.LOG_LEVELS.index(level) < eras.LOG_LEVELS.index(known):
-        session.log_level = level
-        link = mounts.serving_link(k.state.mounts[name])
-        if link is not None:
-            streams.set_level(k, link, level)
-
-
-def call_tool(k: Kernel, request: Incoming) -> None:
+def call_tool(k: Context, request: Incoming) -> None:
     name = text(request, "name")
     entry = k.public.tool(name)
     if entry is None and (waiting := _untrusted_owner(k, name)) is not None:
@@ -60,24 +46,24 @@ def call_tool(k: Kernel, request: Incoming) -> None:
         return
     if entry is None:
         raise Refusal(INVALID_PARAMS, describe_unknown(name, k.public.tool_names()))
-    if entry.mount == ops.MOUNT:
-        reply(k, request, ops.call(k, name, request.params.get("arguments")))
+    if entry.mount == HOST_MOUNT and k.host_tools is not None:
+        reply(k, request, k.host_tools.call(k, name, request.params.get("arguments")))
     elif k.specs[entry.mount].builtin:
         _accept(k, request, entry.mount, name)  # the worker shapes results by the name it was called by
     else:
         _accept(k, request, entry.mount, entry.name)
 
 
-def _untrusted_owner(k: Kernel, tool: str) -> MountSpec | None:
+def _untrusted_owner(k: Context, tool: str) -> MountSpec | None:
     """The server under whose name a tool would be, were it trusted."""
     specs = (spec for spec in k.specs.values() if spec.untrusted and spec.prefix)
     return next((spec for spec in specs if tool.startswith(spec.prefix)), None)
 
 
-def resource(k: Kernel, request: Incoming) -> None:
+def resource(k: Context, request: Incoming) -> None:
     uri = text(request, "uri")
     owner = k.public.resource_owner(uri)
-    if owner is None and welcome.may_find_owner(k, request):
+    if owner is None and client.may_find_owner(k, request):
         return
     if owner is None:
         code = INVALID_PARAMS if request.era == "modern" else eras.RESOURCE_NOT_FOUND
@@ -94,15 +80,15 @@ def resource(k: Kernel, request: Incoming) -> None:
     _accept(k, request, owner, uri)
 
 
-def prompt(k: Kernel, request: Incoming) -> None:
+def prompt(k: Context, request: Incoming) -> None:
     name = text(request, "name")
-    found = k.public.prompt(name)
-    if found is None:
+    entry = k.public.prompt(name)
+    if entry is None:
         raise Refusal(INVALID_PARAMS, f"no prompt {name[:64]} here: prompts/list names what there is.")
-    _accept(k, request, *found)
+    _accept(k, request, *entry)
 
 
-def complete(k: Kernel, request: Incoming) -> None:
+def complete(k: Context, request: Incoming) -> None:
     try:
         reference = members(request.params["ref"])
     except (KeyError, ValueError):
@@ -110,20 +96,20 @@ def complete(k: Kernel, request: Incoming) -> None:
             INVALID_PARAMS, "completion/complete needs ref: a prompt by its name, or a resource by its uri."
         ) from None
     name, uri = scalar(reference.get("name")), scalar(reference.get("uri"))
-    found: tuple[str, str] | None = None
+    target: tuple[str, str] | None = None
     if isinstance(name, str):
-        found = k.public.prompt(name)
+        target = k.public.prompt(name)
     elif isinstance(uri, str):
         owner = k.public.resource_owner(uri)
-        found = (owner, "") if owner is not None else None
-        if found is None and welcome.may_find_owner(k, request):
+        target = (owner, "") if owner is not None else None
+        if target is None and client.may_find_owner(k, request):
             return
-    if found is None:
+    if target is None:
         raise Refusal(INVALID_PARAMS, "no server here has the prompt or the resource that ref names.")
-    _accept(k, request, *found)
+    _accept(k, request, *target)
 
 
-def set_level(k: Kernel, request: Incoming) -> None:
+def set_level(k: Context, request: Incoming) -> None:
     level = text(request, "level")
     if level not in eras.LOG_LEVELS:
         raise Refusal(INVALID_PARAMS, f"level must be one of {', '.join(eras.LOG_LEVELS)}.")
@@ -132,13 +118,13 @@ def set_level(k: Kernel, request: Incoming) -> None:
         return
     k.state.session.log_level = level
     for mount in k.state.mounts.values():
-        link = mounts.serving_link(mount)
+        link = mount.serving_link()
         if link is not None:
-            streams.set_level(k, link, level)
+            subscriptions.set_level(k, link, level)
     reply(k, request, b"{}")
 
 
-def unknown(k: Kernel, request: Incoming) -> None:
+def unknown(k: Context, request: Incoming) -> None:
     """A method the host does not know goes on untouched, where it is clear to whom."""
     chosen = scalar(request.meta.get("perdure/mount"))
     able = [spec.name for spec in k.specs.values() if not spec.builtin and not spec.untrusted]

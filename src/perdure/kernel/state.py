@@ -2,13 +2,11 @@
 
 States are sum types: one class per state with just that state's data.
 
-    Mount.phase     Idle → Starting → Serving → Waiting → Starting …      (also Open, Stopped, Disabled)
+    Session.phase   New → Uninitialized, Modern → Initializing → Ready       (table in `client`)
+    Mount.phase     Idle → Starting → Serving → Waiting → Starting …         (tables in `mounts`)
     Link.stage      Spawned → Opening → Cataloguing → Live → Draining
     Mount.rollout   Settled → Preparing → Announced → Settled
-    Invocation      Queued → InFlight → (answered)
-                    InFlight → Queued (replay) | Held → Probing → (answered | Queued)
-                    InFlight → Parked (a 2026 client answers a question) → InFlight
-                    InFlight → Asking (a handshake client is asked) → InFlight
+    Invocation      Queued → InFlight → (answered)                           (table in `calls`)
 """
 
 from __future__ import annotations
@@ -75,7 +73,7 @@ class Disabled(msgspec.Struct, frozen=True, tag=True):
 
 
 class Stopped(msgspec.Struct, frozen=True, tag=True):
-    """Down until somebody asks for it: it may not be restarted, or cannot be started as it is described."""
+    """Down until it is restarted on request: its entry says `restart: never`, or it cannot be started as described."""
 
 
 Phase = Idle | Starting | Serving | Waiting | Open | Stopped | Disabled
@@ -108,6 +106,53 @@ class Draining(msgspec.Struct, frozen=True, tag=True):
 Stage = Spawned | Opening | Cataloguing | Live | Draining
 
 
+class Unlisted(msgspec.Struct, frozen=True, tag=True):
+    """Its lists were not asked for yet."""
+
+
+class Listing(msgspec.Struct, frozen=True, tag=True):
+    """Its lists are read into `draft`; `pending` are not complete. `is_outdated`: meanwhile it said that they changed."""
+
+    pending: tuple[str, ...]
+    draft: ChildCatalog
+    items: int = 0
+    size: int = 0
+    is_outdated: bool = False
+
+
+class Listed(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+class Outdated(msgspec.Struct, frozen=True, tag=True):
+    """They were read, and it said that they changed, but it does not serve yet: read again when it does."""
+
+
+Lists = Unlisted | Listing | Listed | Outdated
+
+
+class NoStream(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+class StreamAsked(msgspec.Struct, frozen=True, tag=True):
+    child_id: int
+
+
+class StreamOpen(msgspec.Struct, frozen=True, tag=True):
+    """The server acknowledged it."""
+
+    child_id: int
+
+
+class StreamEnded(msgspec.Struct, frozen=True, tag=True):
+    """The server never opened it, or ended it too often: this generation is asked again only for another set."""
+
+
+Stream = NoStream | StreamAsked | StreamOpen | StreamEnded
+"""The one stream on which a 2026 server announces changes."""
+
+
 class Link(msgspec.Struct):
     """One generation of a mount: a process and what was agreed with it."""
 
@@ -120,16 +165,16 @@ class Link(msgspec.Struct):
     version: str = ""
     backlog: int = 0
     productive: bool = False
-    draft: ChildCatalog = msgspec.field(default_factory=ChildCatalog)
-    listing: list[str] = []
-    listed_items: int = 0
-    listed_bytes: int = 0
-    relist: bool = False
+    """It has answered a call."""
+    catalog: ChildCatalog = msgspec.field(default_factory=ChildCatalog)
+    lists: Lists = Unlisted()
     deferred: list[bytes] = []
+    """What it asked before it, or the client, was ready for that."""
     subscribed: list[str] = []
-    listen: int = 0
-    relistened: int = 0
-    pinged: int = 0
+    stream: Stream = NoStream()
+    streams_reopened: int = 0
+    ping_until: float | None = None
+    """When the answer to a ping is due; None while none is awaited."""
     window: float = 0.0
     unsolicited: int = 0
 
@@ -184,6 +229,9 @@ class Mount(msgspec.Struct):
     notices: list[str] = []
     """What the built-in worker had to tell, the newest last."""
 
+    def serving_link(self) -> Link | None:
+        return self.links.get(self.phase.generation) if isinstance(self.phase, Serving) else None
+
 
 # --- invocations ----------------------------------------------------------------------------------
 
@@ -197,14 +245,28 @@ class InFlight(msgspec.Struct, frozen=True, tag=True):
     child_id: int
 
 
+class Overdue(msgspec.Struct, frozen=True, tag=True):
+    """Past its deadline; its server is asked whether it lives at all."""
+
+    generation: int
+    child_id: int
+
+
 class Held(msgspec.Struct, frozen=True, tag=True):
-    """Its outcome is unknown and only a probe may decide; no probe is under way."""
+    """Its outcome is unknown because of `fault`, and only a probe may decide; no probe is under way.
+
+    `may_run`: only its deadline passed. Its process was not lost and may still do it.
+    """
+
+    fault: Fault
+    may_run: bool = False
 
 
 class Probing(msgspec.Struct, frozen=True, tag=True):
     generation: int
     child_id: int
-    deadline: float
+    fault: Fault
+    may_run: bool = False
 
 
 class Parked(msgspec.Struct, frozen=True, tag=True):
@@ -213,8 +275,15 @@ class Parked(msgspec.Struct, frozen=True, tag=True):
     generation: int
     child_id: int
     ticket: str
-    result: bytes | None = None
-    error: bytes | None = None
+
+
+class Answered(msgspec.Struct, frozen=True, tag=True):
+    """Parked, and the server answered meanwhile: the client gets that when it comes back."""
+
+    generation: int
+    ticket: str
+    result: bytes | None
+    error: bytes | None
 
 
 class Asking(msgspec.Struct, frozen=True, tag=True):
@@ -226,11 +295,25 @@ class Asking(msgspec.Struct, frozen=True, tag=True):
     request_state: str | None
 
 
-InvocationState = Queued | InFlight | Held | Probing | Parked | Asking
+InvocationState = Queued | InFlight | Overdue | Held | Probing | Parked | Answered | Asking
+
+
+class UnreadKeys(msgspec.Struct, frozen=True, tag=True):
+    """Where in a call's arguments its conflict keys are. As a rule no call waits for another, so they are not read."""
+
+    pointers: tuple[str, ...]
+
+
+class ReadKeys(msgspec.Struct, frozen=True, tag=True):
+    keys: tuple[str, ...] = ()
+
+
+ConflictKeys = UnreadKeys | ReadKeys
+"""What a call may be changing, for example a path."""
 
 
 class Invocation(msgspec.Struct):
-    """One request of the client's, from acceptance to its one answer."""
+    """One request of the client's, from acceptance to its one answer. `deadline` is that of its state."""
 
     seq: int
     public_id: RequestId
@@ -245,20 +328,27 @@ class Invocation(msgspec.Struct):
     extra: dict[str, bytes] = {}
     state: InvocationState = Queued()
     replay: ReplayClass = NEVER
-    conflict: tuple[str, ...] = ()
-    keys: tuple[str, ...] | None = ()  # None: what `conflict` points at was not read yet
+    conflicts: ConflictKeys = ReadKeys()
     attempts: int = 0
     replays: int = 0
     probes: int = 0
     rounds: int = 0
-    overdue: bool = False
     token: RequestId | None = None
     progress: float | None = None
-    fault: Fault | None = None
     log_level: str = ""
     abilities: tuple[str, ...] = ()
     inputs: bytes | None = None
     is_wait: bool = False
+
+    def is_on(self, link: Link) -> bool:
+        """Whether this generation still owes something for the call."""
+        if self.mount != link.mount:
+            return False
+        match self.state:
+            case Queued() | Held():
+                return False
+            case state:
+                return state.generation == link.generation
 
 
 # --- the host's own requests to a child -----------------------------------------------------------
@@ -288,7 +378,7 @@ class ForList(msgspec.Struct, frozen=True, tag=True):
 
 
 class ForPing(msgspec.Struct, frozen=True, tag=True):
-    until: float
+    pass
 
 
 class ForSession(msgspec.Struct, frozen=True, tag=True):
@@ -296,9 +386,7 @@ class ForSession(msgspec.Struct, frozen=True, tag=True):
 
 
 class ForListen(msgspec.Struct, frozen=True, tag=True):
-    """The stream on which a 2026 server announces changes; open once the server has acknowledged it."""
-
-    is_open: bool = False
+    """The stream on which a 2026 server announces changes: its answer comes when the stream ends."""
 
 
 Purpose = ForCall | ForProbe | ForInitialize | ForDiscover | ForList | ForPing | ForSession | ForListen
@@ -357,14 +445,37 @@ class Listen(msgspec.Struct, frozen=True):
     uris: tuple[str, ...]
 
 
+class New(msgspec.Struct, frozen=True, tag=True):
+    """No request yet, other than `ping`."""
+
+
+class Uninitialized(msgspec.Struct, frozen=True, tag=True):
+    """Requests of the handshake era came, and no `initialize`."""
+
+
+class Modern(msgspec.Struct, frozen=True, tag=True):
+    """Requests of 2026-07-28: each carries the client's name and capabilities."""
+
+
+class Initializing(msgspec.Struct, frozen=True, tag=True):
+    """`initialize` came; the client is not ready to be asked."""
+
+    version: str
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """A handshake client that works with the session: it can be asked, and hears of changes."""
+
+    version: str
+
+
+SessionPhase = New | Uninitialized | Modern | Initializing | Ready
+
+
 class Session(msgspec.Struct):
     session_id: str
     started_at: float
-    seen: bool = False
-    initialized: bool = False
-    live: bool = False
-    modern: bool = False
-    version: str = ""
+    phase: SessionPhase = New()
     client_info: bytes = b'{"name":"unknown","version":"0"}'
     client_name: str = "unknown"
     client_process: str = ""
@@ -379,6 +490,20 @@ class Session(msgspec.Struct):
     subscriptions: dict[str, str] = {}
     listens: list[Listen] = []
     closing: float | None = None
+    """When the session ends with whatever is unanswered; None while it is open."""
+
+    @property
+    def version(self) -> str:
+        """The version that was agreed on with `initialize`; empty where none was."""
+        return self.phase.version if isinstance(self.phase, Initializing | Ready) else ""
+
+    @property
+    def initialized(self) -> bool:
+        return isinstance(self.phase, Initializing | Ready)
+
+    @property
+    def live(self) -> bool:
+        return isinstance(self.phase, Ready)
 
 
 class Latency(msgspec.Struct):

@@ -45,7 +45,11 @@ from perdure.kernel.events import (
     ToChild,
     ToClient,
 )
-from perdure.kernel.state import InFlight, Invocation
+from perdure.kernel.state import (
+    InFlight,
+    Invocation,
+    Overdue,
+)
 from perdure.protocol import eras
 from perdure.protocol.faults import Fault
 from perdure.protocol.frames import (
@@ -164,7 +168,7 @@ class HttpSession:
         times = [
             call.accepted_at
             for call in self.kernel.state.calls.values()
-            if call.mount == mount and isinstance(call.state, InFlight)
+            if call.mount == mount and isinstance(call.state, InFlight | Overdue)
         ]
         return min(times, default=None)
 
@@ -405,7 +409,6 @@ class HttpSession:
             self._is_left = True
             if self.tracing is not None:
                 self.tracing.end()
-            self.kernel.release()
 
     def stop(self) -> None:
         """We end: what comes of that is for our successor to find out."""

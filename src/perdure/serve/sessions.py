@@ -24,7 +24,12 @@ from perdure.host.settings import Settings
 from perdure.kernel.catalog import load_catalog
 from perdure.kernel.core import Kernel
 from perdure.kernel.events import Note, Order, Reload
-from perdure.kernel.state import ChildCatalog, Invocation, Parked
+from perdure.kernel.state import (
+    Answered,
+    ChildCatalog,
+    Invocation,
+    Parked,
+)
 from perdure.protocol.frames import RequestId
 from perdure.protocol.mounts import MountSpec
 from perdure.serve.registries import Registries
@@ -33,6 +38,7 @@ from perdure.serve.store import Store, Stored
 from perdure.serve.switchboard import Switchboard
 from perdure.serve.tallies import Tallies
 from perdure.storage.event_log import EventLog
+from perdure.surfaces.ops import host_tools
 
 if TYPE_CHECKING:
     from perdure.host.exporting import Exporter
@@ -274,6 +280,7 @@ class Sessions:
             file_faults={"registry": self._registries.faults(workspace)},
             untrusted=self._registries.untrusted(workspace),
             places=lambda: self._places(workspace),
+            host_tools=host_tools,
             seed=int.from_bytes(os.urandom(6), "big"),
         )
 
@@ -410,6 +417,6 @@ def _key(spec: MountSpec) -> MountSpecKey:
 
 def _has_parked(session: HttpSession, ticket: str) -> bool:
     return any(
-        isinstance(call.state, Parked) and call.state.ticket == ticket
+        isinstance(call.state, Parked | Answered) and call.state.ticket == ticket
         for call in session.kernel.state.calls.values()
     )

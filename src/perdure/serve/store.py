@@ -17,6 +17,10 @@ import apsw
 import msgspec
 from msgspec import Raw, structs
 
+from perdure.kernel.snapshot import (
+    upgrade_call,
+    upgrade_session,
+)
 from perdure.kernel.state import Invocation, Session
 from perdure.platform.locks import try_lock
 from perdure.platform.permissions import set_mode
@@ -112,7 +116,9 @@ class Store:
         for row in self._db.execute(
             "SELECT id, identity, workspace, session FROM sessions WHERE id = ?", (identity,)
         ):
-            return Stored(row[0], row[1], row[2], msgspec.msgpack.decode(row[3], type=prepare_type(Session)))
+            plain = msgspec.msgpack.decode(row[3])
+            upgrade_session(plain)
+            return Stored(row[0], row[1], row[2], msgspec.convert(plain, type=prepare_type(Session)))
         return None
 
     def remove_session(self, identity: str) -> None:
@@ -200,7 +206,9 @@ def _packed(call: Invocation) -> bytes:
 
 
 def _unpacked(data: bytes) -> Invocation:
-    call = msgspec.msgpack.decode(data, type=prepare_type(Invocation))
+    plain = msgspec.msgpack.decode(data)
+    upgrade_call(plain)
+    call = msgspec.convert(plain, type=prepare_type(Invocation))
     token = decode_id(Raw(str(call.token).encode())) if call.token is not None else None
     identity = decode_id(Raw(str(call.public_id).encode()))
     assert identity is not None  # it was one when it was packed

@@ -6,16 +6,15 @@ handshake era. A client may try one and go on with the other.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 from msgspec import Raw
 
-from perdure.kernel import answering, asks, metrics, routing, streams, welcome
+from perdure.kernel import calls, client, metrics, routing, server_requests, subscriptions
 from perdure.kernel.catalog import LISTS
+from perdure.kernel.client_requests import Incoming, Refusal, open_request, refuse_if_closing, reply, scalar
+from perdure.kernel.context import Context
 from perdure.kernel.events import ClientFrame, ClientOversize
-from perdure.kernel.incoming import Incoming, Refusal, opened, refuse_if_closing, reply, scalar
-from perdure.kernel.state import Cataloguing, Draining, Live
+from perdure.kernel.state import Cataloguing, Draining, Live, Waiter
 from perdure.protocol.frames import (
     INVALID_REQUEST,
     Malformed,
@@ -30,37 +29,34 @@ from perdure.protocol.frames import (
     salvage_id,
 )
 
-if TYPE_CHECKING:
-    from perdure.kernel.core import Kernel
-
 _encode = msgspec.json.encode
 _ROOTS_CHANGED = "notifications/roots/list_changed"
 
 # --- frames ------------------------------------------------------------------------------------------------
 
 
-def on_frame(k: Kernel, event: ClientFrame) -> None:
+def on_frame(k: Context, event: ClientFrame) -> None:
     match decode(event.frame):
         case Request() as request:
             _on_request(k, request)
         case Notification() as note:
             _on_notification(k, note)
         case Response() as response:
-            asks.on_client_answer(k, response)
+            server_requests.on_client_answer(k, response)
         case Malformed() as bad:
             k.quarantine("client_malformed")
             if bad.is_response and bad.id in k.state.asks:
                 error = Raw(
                     _encode({"code": INVALID_REQUEST, "message": "the client's answer is unreadable"})
                 )
-                asks.on_client_answer(k, Response(bad.id, error=error))
+                server_requests.on_client_answer(k, Response(bad.id, error=error))
             else:
                 identity = None if _outstanding(k, bad.id) else bad.id
                 data = {"class": "protocol", "code": "malformed_frame", "detail": bad.reason}
                 k.to_client(encode_error(identity, bad.code, bad.reason, data))
 
 
-def on_oversize(k: Kernel, event: ClientOversize) -> None:
+def on_oversize(k: Context, event: ClientOversize) -> None:
     """Too long to read, but its sender is waiting: answer under its id where that can be seen (law 17)."""
     k.quarantine("client_oversize")
     identity = salvage_id(event.head, event.tail)
@@ -82,7 +78,7 @@ def on_oversize(k: Kernel, event: ClientOversize) -> None:
     k.to_client(encode_error(identity, INVALID_REQUEST, message, data))
 
 
-def _outstanding(k: Kernel, identity: RequestId | None) -> bool:
+def _outstanding(k: Context, identity: RequestId | None) -> bool:
     if identity is None:
         return False
     return (
@@ -95,7 +91,7 @@ def _outstanding(k: Kernel, identity: RequestId | None) -> bool:
 # --- requests --------------------------------------------------------------------------------------------
 
 
-def _on_request(k: Kernel, frame: Request) -> None:
+def _on_request(k: Context, frame: Request) -> None:
     if _outstanding(k, frame.id):
         # Under its own id this refusal would pass for the answer to the first request.
         k.quarantine("duplicate_id")
@@ -112,10 +108,10 @@ def _on_request(k: Kernel, frame: Request) -> None:
     serve(k, frame, waited=False)
 
 
-def serve(k: Kernel, frame: Request, *, waited: bool) -> None:
+def serve(k: Context, frame: Request, *, waited: bool) -> None:
     try:
-        request = opened(frame, waited=waited)
-        welcome.notice_client(k, request)
+        request = open_request(frame, waited=waited)
+        client.notice_client(k, request)
         _route(k, request)
     except Refusal as refusal:
         metrics.accepted(k, frame.method)
@@ -123,24 +119,31 @@ def serve(k: Kernel, frame: Request, *, waited: bool) -> None:
         k.to_client(encode_error(frame.id, refusal.code, refusal.message, refusal.data))
 
 
-def _route(k: Kernel, request: Incoming) -> None:
+def resume(k: Context, waiter: Waiter) -> None:
+    """Route a request again that waited for the first catalogs."""
+    params = Raw(waiter.params) if waiter.params is not None else None
+    extra = {key: Raw(value) for key, value in waiter.extra.items()}
+    serve(k, Request(waiter.public_id, waiter.method, params, extra), waited=True)
+
+
+def _route(k: Context, request: Incoming) -> None:
     method = request.method
-    if (ticket := asks.ticket_of(request)) is not None:
-        asks.resume(k, request, ticket)
+    if (ticket := server_requests.ticket_of(request)) is not None:
+        calls.resume_parked(k, request, ticket)
     elif method in LISTS:
-        welcome.list_all(k, request)
+        client.list_all(k, request)
     elif method == "tools/call":
         routing.call_tool(k, request)
     elif method == "ping":
         reply(k, request, b"{}")
     elif method == "initialize":
-        welcome.initialize(k, request)
+        client.initialize(k, request)
     elif method == "server/discover":
-        welcome.discover(k, request)
+        client.discover(k, request)
     elif method == "subscriptions/listen":
         refuse_if_closing(k, request)
         metrics.accepted(k, method)
-        streams.open_listen(k, request)
+        subscriptions.open_listen(k, request)
     elif method == "logging/setLevel":
         routing.set_level(k, request)
     elif method in ("resources/read", "resources/subscribe", "resources/unsubscribe"):
@@ -156,38 +159,38 @@ def _route(k: Kernel, request: Incoming) -> None:
 # --- notifications ----------------------------------------------------------------------------------------
 
 
-def _on_notification(k: Kernel, note: Notification) -> None:
+def _on_notification(k: Context, note: Notification) -> None:
     try:
         params = members(note.params) if note.params is not None else {}
     except ValueError:
         k.quarantine("client_malformed")
         return
     if note.method == "notifications/initialized":
-        welcome.go_live(k)
+        client.on_ready(k)
     elif note.method == "notifications/cancelled":
         identity = scalar(params.get("requestId"))
         if identity is not None:
             _cancel(k, identity)
     elif note.method == "notifications/progress":
-        asks.on_client_progress(k, params)
+        server_requests.on_client_progress(k, params)
     else:
         if note.method == _ROOTS_CHANGED:
             k.state.session.roots = None
         _broadcast(k, note)
 
 
-def _cancel(k: Kernel, identity: RequestId) -> None:
-    if streams.close_listen(k, identity, answer=False):
+def _cancel(k: Context, identity: RequestId) -> None:
+    if subscriptions.close_listen(k, identity, answer=False):
         return
     # initialize cannot be cancelled; a list that still waits can.
-    kept = [w for w in k.state.waiters if w.public_id != identity or w.method == "initialize"]
-    if len(kept) != len(k.state.waiters):
-        k.state.waiters = kept
+    waiters = [w for w in k.state.waiters if w.public_id != identity or w.method == "initialize"]
+    if len(waiters) != len(k.state.waiters):
+        k.state.waiters = waiters
         return
-    answering.cancel(k, identity)
+    calls.cancel(k, identity)
 
 
-def _broadcast(k: Kernel, note: Notification) -> None:
+def _broadcast(k: Context, note: Notification) -> None:
     frame = encode_notification(note.method, note.params, note.extra)
     # Roots are the one thing that a candidate may have been told already, and a 2026 server is never told.
     is_roots = note.method == _ROOTS_CHANGED

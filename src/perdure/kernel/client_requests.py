@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 from msgspec import Raw
 
 from perdure.kernel import metrics
+from perdure.kernel.context import Context
 from perdure.protocol import eras
 from perdure.protocol.eras import Era
 from perdure.protocol.frames import (
@@ -20,9 +19,6 @@ from perdure.protocol.frames import (
     encode_result,
     members,
 )
-
-if TYPE_CHECKING:
-    from perdure.kernel.core import Kernel
 
 _MODERN_ONLY = frozenset({"server/discover", "subscriptions/listen"})
 
@@ -51,7 +47,7 @@ class Refusal(Exception):
         self.data = data
 
 
-def opened(frame: Request, *, waited: bool) -> Incoming:
+def open_request(frame: Request, *, waited: bool) -> Incoming:
     raw = bytes(frame.params) if frame.params is not None else None
     try:
         params = members(raw) if raw is not None else {}
@@ -102,20 +98,20 @@ def _check_envelope(request: Incoming) -> None:
         raise Refusal(eras.UNSUPPORTED_VERSION, eras.unsupported(version, eras.MODERN_VERSIONS), data)
 
 
-def refuse_if_closing(k: Kernel, request: Incoming) -> None:
+def refuse_if_closing(k: Context, request: Incoming) -> None:
     """No new work at the end of a session; what the host answers itself it answers to the last."""
     if k.state.session.closing is not None and not request.waited:
         data = {"class": "process", "code": "closing", "outcome": "not_started", "retry": "later"}
         raise Refusal(INVALID_REQUEST, "the session is closing: this request did not run.", data)
 
 
-def reply(k: Kernel, request: Incoming, result: bytes) -> None:
+def reply(k: Context, request: Incoming, result: bytes) -> None:
     """Answer a request that the host serves itself."""
     metrics.accepted(k, request.method)
     send(k, request.id, request.method, request.era, result, k.now)
 
 
-def send(k: Kernel, identity: RequestId, method: str, era: Era, result: bytes, accepted_at: float) -> None:
+def send(k: Context, identity: RequestId, method: str, era: Era, result: bytes, accepted_at: float) -> None:
     metrics.ended(k, method, accepted_at, metrics.result_ending(method, result))
     body = eras.modern_result(method, result, k.public.identity()) if era == "modern" else result
     k.to_client(encode_result(identity, body))

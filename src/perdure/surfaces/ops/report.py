@@ -5,13 +5,12 @@ Names and numbers only. No argument, result or content of a call ever stands her
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from perdure.kernel import metrics, ops
+from perdure.kernel import metrics
+from perdure.kernel.context import Context
 from perdure.kernel.state import Invocation
-
-if TYPE_CHECKING:
-    from perdure.kernel.core import Kernel
+from perdure.surfaces.ops.health import health, latency, telemetry
 
 REPORT_VERSION: Final = 1
 MOST_CALLS: Final = 64
@@ -19,21 +18,21 @@ MOST_NAME: Final = 200
 CALLS: Final = "tools/call"
 
 
-def report(k: Kernel, now: float) -> dict[str, Any]:
+def report(k: Context, now: float) -> dict[str, Any]:
     """Bounded, whatever the session holds: the oldest calls are listed, all are counted."""
-    session, known = k.state.session, k.state.metrics
+    session, metrics_now = k.state.session, k.state.metrics
     oldest = sorted(k.state.calls.values(), key=lambda call: call.accepted_at)[:MOST_CALLS]
-    calls = known.methods.get(CALLS, known.totals)
+    calls = metrics_now.methods.get(CALLS, metrics_now.totals)
     return {
         "v": REPORT_VERSION,
         "session": session.session_id,
         "client": session.client_name[:MOST_NAME],
-        "calls_per_s": round(metrics.pace(known.pace, now), 2),
-        "latency_ms": ops.latency(calls),
+        "calls_per_s": round(metrics.pace(metrics_now.pace, now), 2),
+        "latency_ms": latency(calls),
         "in_flight": len(k.state.calls),
         "calls": [_call(call, now) for call in oldest],
-        "health": {**ops.health(k), "uptime_ms": int((now - session.started_at) * 1000)},
-        "telemetry": ops.telemetry(k),
+        "health": {**health(k), "uptime_ms": int((now - session.started_at) * 1000)},
+        "telemetry": telemetry(k),
     }
 
 

@@ -1,0 +1,1 @@
+"""The host's own tools: `health`, `telemetry`, `mounts`, `tools`."""
