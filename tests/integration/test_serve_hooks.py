@@ -16,7 +16,9 @@ from commands import perdure, told
 from compiled_rules import put_compiled_rules
 from harness.processes import wait_for
 from perdure.hooks.relay import socket_path
+from perdure.platform.process_tree import own_process
 from perdure.testing.http_client import ServeProcess
+from perdure.worker.compose import Settings, open_write
 from testbed import Bed
 
 pytestmark = pytest.mark.thorough
@@ -79,6 +81,21 @@ def test_a_posted_hook_is_recorded(bed: Bed, served: ServeProcess, has_worker: b
     post(served, "/hooks/claude-code", event(bed.workspace, "UserPromptSubmit", prompt="do it"))
     bash(served, "echo x > a.txt", "toolu_1")
     assert changes(bed) == [("Bash", "toolu_1", 1, ["a.txt"])]
+
+
+def test_a_posted_hook_names_the_process_that_posted_it(bed: Bed, served: ServeProcess) -> None:
+    """As a hook's own process does: so the client and its stdio session are one."""
+    open_session(bed, served)
+    about = {"tool_name": "Bash", "tool_input": {"command": "ls"}}
+    for call in ("toolu_1", "toolu_2"):
+        hook = event(bed.workspace, "PreToolUse", tool_use_id=call, **about)
+        assert post(served, "/hooks/claude-code", hook)[0] == 200
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PERDURE_HOME", bed.environ["PERDURE_HOME"])
+        workspace = open_write(Settings(workspaces=(str(bed.workspace),)), is_read_only=True)
+        calls = workspace.journal.open_calls()
+        workspace.close()
+    assert [call.process for call in calls] == [own_process()] * 2
 
 
 def test_a_hook_of_another_project_is_recorded_there(bed: Bed, served: ServeProcess) -> None:

@@ -24,8 +24,9 @@ MOST_BYTES = 64 * 1024 * 1024
 UNKNOWN = "-"
 """Stands for a client or project that the hook's process does not know."""
 PROJECT_VARIABLES = ("CLAUDE_PROJECT_DIR", "CURSOR_PROJECT_DIR", "GEMINI_PROJECT_DIR")
-PROCESS_VARIABLE = "client_process"
-"""In the header of a request: the client's process (`platform/process_tree.py`)."""
+PROCESS_VARIABLE = "PERDURE_CLIENT_PROCESS"
+"""The client's process (`platform/process_tree.py`), in the header of a request; in the environment of a hook that
+`perdure serve` starts for a client."""
 _VARIABLES = (*PROJECT_VARIABLES, "HOME")
 
 
@@ -41,9 +42,14 @@ def relay(hook: bytes, *, client: str | None, workspace: str | None) -> str | No
     if address is None:
         return None
     variables = [f"{name}={os.environ[name]}" for name in _VARIABLES if name in os.environ]
-    variables.append(f"{PROCESS_VARIABLE}={client_process() or ''}")
+    variables.append(f"{PROCESS_VARIABLE}={find_client() or ''}")
     request = encode_request(hook, client=client, cwd=os.getcwd(), project=project, variables=variables)
     return send_request(address, request)
+
+
+def find_client() -> str | None:
+    """The client's process."""
+    return os.environ.get(PROCESS_VARIABLE) or client_process()
 
 
 def send_request(address: str, request: bytes) -> str | None:

@@ -30,10 +30,10 @@ class ProcessInfo:
         self.arguments = arguments
 
 
-def client_process() -> str | None:
+def client_process(pid: int | None = None) -> str | None:
     """The identity of the nearest ancestor that is no shell with a command and no launcher; None where the system does not
-    tell."""
-    pid = os.getppid()
+    tell. `pid` is where the search begins, if not at the parent."""
+    pid = os.getppid() if pid is None else pid
     for _ in range(_MOST_ANCESTORS):
         info = read_process(pid)
         if info is None:

@@ -7,6 +7,7 @@ from typing import Final
 
 _EXITING: Final = 0x4
 _LISTEN: Final = "0A"
+_ESTABLISHED: Final = "01"
 _PROC: Final = os.path.isdir("/proc/self")
 
 
@@ -83,7 +84,17 @@ def with_environment(entry: str) -> list[int]:
 
 def listening_at(port: int) -> int | None:
     """The process that listens at a TCP port; None where the system does not tell, or it is another user's."""
-    inodes = set(_listening_inodes(port))
+    return _owner_of(_socket_inodes(port, _LISTEN))
+
+
+def connected_from(port: int) -> int | None:
+    """The process of this machine whose TCP connection has this local port; None as for `listening_at`."""
+    return _owner_of(_socket_inodes(port, _ESTABLISHED))
+
+
+def _owner_of(inodes: list[str]) -> int | None:
+    if not inodes:
+        return None
     for name in filter(str.isdigit, _names("/proc")):
         for fd in _names(f"/proc/{name}/fd"):
             try:
@@ -94,7 +105,7 @@ def listening_at(port: int) -> int | None:
     return None
 
 
-def _listening_inodes(port: int) -> list[str]:
+def _socket_inodes(port: int, state: str) -> list[str]:
     inodes = []
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
@@ -105,7 +116,7 @@ def _listening_inodes(port: int) -> list[str]:
         inodes += [
             f"socket:[{row[9]}]"
             for row in rows
-            if row[3] == _LISTEN and int(row[1].rpartition(":")[2], 16) == port
+            if row[3] == state and int(row[1].rpartition(":")[2], 16) == port
         ]
     return inodes
 

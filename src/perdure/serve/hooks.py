@@ -14,17 +14,28 @@ from typing import Final
 
 import msgspec
 
-from perdure.hooks.relay import CLIENTS, RelayError, encode_request, send_request, socket_path
+from perdure.hooks.relay import (
+    CLIENTS,
+    PROCESS_VARIABLE,
+    RelayError,
+    encode_request,
+    send_request,
+    socket_path,
+)
 from perdure.host.compose import own_command
+from perdure.platform.process_tree import client_process, has_ended
+from perdure.platform.processes import connected_from
 from perdure.serve.answering import Headers, Receive, Scope, Send, respond
 from perdure.serve.streamable import OWNER, Refused, refused
 
 PREFIX: Final = "/hooks/"
 ALONE_S: Final = 20.0
+MOST_SESSIONS: Final = 256
 
 
 class _Payload(msgspec.Struct):
     cwd: str
+    session_id: str = ""
 
 
 class Hooks:
@@ -35,6 +46,8 @@ class Hooks:
     ) -> None:
         self._roots = [os.path.realpath(workspace) for workspace in workspaces]
         self._read_body = read_body
+        self._processes: dict[str, str] = {}
+        """The client's process of each session: finding one takes milliseconds."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -53,18 +66,35 @@ class Hooks:
             raise refused(403, "hooks are taken from the owner of this server only.")
         hook = await self._read_body(scope["headers"], receive)
         try:
-            cwd = os.path.realpath(msgspec.json.decode(hook, type=_Payload).cwd)
+            payload = msgspec.json.decode(hook, type=_Payload)
+            cwd = os.path.realpath(payload.cwd)
         except (msgspec.MsgspecError, ValueError):
             raise refused(400, "the body is not the JSON object of a hook.") from None
+        sender = scope.get("client") or ("", 0)
         try:
-            return await asyncio.to_thread(self._record, client, cwd, hook)
+            process = await asyncio.to_thread(self._process_of, payload.session_id, sender[1])
+            return await asyncio.to_thread(self._record, client, cwd, process, hook)
         except (RelayError, OSError, subprocess.TimeoutExpired) as error:
             raise refused(503, f"not recorded, the next hook catches up: {error}") from None
 
-    def _record(self, client: str, cwd: str, hook: bytes) -> bytes:
+    def _process_of(self, session: str, port: int) -> str:
+        """Empty where it is not known, as for a client on another machine."""
+        known = self._processes.get(session)
+        if known is not None and not has_ended(known):
+            return known
+        pid = connected_from(port)
+        process = (client_process(pid) if pid is not None else None) or ""
+        if session and process:
+            if len(self._processes) >= MOST_SESSIONS:
+                del self._processes[next(iter(self._processes))]
+            self._processes[session] = process
+        return process
+
+    def _record(self, client: str, cwd: str, process: str, hook: bytes) -> bytes:
         root = self._root_of(cwd)
         if root is not None:
-            request = encode_request(hook, client=client, cwd=cwd, project=root)
+            variables = (f"{PROCESS_VARIABLE}={process}",)
+            request = encode_request(hook, client=client, cwd=cwd, project=root, variables=variables)
             if (reply := send_request(socket_path(root), request)) is not None:
                 return reply.encode()
         where = ("--workspace", root) if root is not None else ()
@@ -72,6 +102,7 @@ class Hooks:
             own_command("hook", "journal", "--client", client, *where),
             input=hook,
             cwd=cwd if os.path.isdir(cwd) else None,
+            env={**os.environ, PROCESS_VARIABLE: process},
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             timeout=ALONE_S,
