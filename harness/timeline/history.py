@@ -13,6 +13,7 @@ import msgspec
 from harness.timeline.launcher import Launcher
 from harness.timeline.shell import Tree, read_tree
 from perdure.storage.journal import Filter
+from perdure.storage.timeline import ANOTHER_PROGRAM
 from perdure.worker.compose import Settings, open_write
 from perdure.workspace.verify import verify
 from perdure.workspace.workspace import Workspace
@@ -222,7 +223,8 @@ class Witness:
                 wrong.append(f"true: at row {moment.head}: {lines[:4]}")
             for row in record.rows:
                 if moment.author and row.path and former.head < row.seq <= moment.head:
-                    authors = sharers_of(record, row) or {row.client if row.op == "native" else OWN_TOOLS}
+                    is_foreign = row.client == ANOTHER_PROGRAM
+                    authors = sharers_of(record, row) or {row.client if is_foreign else OWN_TOOLS}
                     if moment.author not in authors:
                         wrong.append(f"whose: row {row.seq} of {row.path}: {authors}, not {moment.author}")
         return wrong
