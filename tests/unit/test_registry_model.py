@@ -20,6 +20,7 @@ from harness.corpora.secret_corpus import filled
 from harness.corpora.secret_formats import MARKED
 from perdure.protocol.replay import ProbeRequired
 from perdure.registry.entry import LINE_BREAKS, Entry, Replay, Timeouts, check_name
+from perdure.registry.entry_json import from_wire, to_wire
 from perdure.registry.errors import InvalidEntry, InvalidName, RegistryError, UnsetVariable
 from perdure.registry.redaction import REDACTED, scrubbed, shown_args, shown_entry, shown_url, shown_value
 from perdure.registry.resolved_entry import resolve
@@ -293,3 +294,14 @@ def test_a_host_without_a_registry_loads_nothing_of_it(tmp_path: Path) -> None:
         [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["perdure.registry.location"]
+
+
+def test_a_probe_is_read_as_catalogs_of_version_0_1_0_send_it() -> None:
+    older = {"tools": {"charge": {"probe": "find", "arguments": {"key": "/key"}}}}
+    entry = from_wire({"name": "a", "command": "x", "replay": older})
+    assert entry.replay.tools == {"charge": ProbeRequired("find", {"key": "/key"})}
+    assert from_wire(to_wire(entry)) == entry
+    with pytest.raises(InvalidEntry):
+        from_wire(
+            {"name": "a", "command": "x", "replay": {"tools": {"b": {"probe": "f", "arguments": {"k": 1}}}}}
+        )

@@ -161,9 +161,16 @@ def _parse_tools(replay: Any, name: str) -> None:
     if unknown := [key for key in replay if key not in ("mode", "tools")]:
         raise InvalidEntry(f"{name}: {OWN}.replay does not know {unknown[0]}", entry=name)
     if isinstance(tools := replay.get("tools"), dict):
-        replay["tools"] = {
-            tool: parse_replay(name, one) if isinstance(one, str) else one for tool, one in tools.items()
-        }
+        replay["tools"] = {tool: _replay_class(one, name) for tool, one in tools.items()}
+
+
+def _replay_class(value: Any, name: str) -> Any:
+    match value:
+        case str():
+            return parse_replay(name, value)
+        case {"probe": str(tool), "arguments": dict(arguments)}:  # catalogs of version 0.1.0
+            return {"type": "ProbeRequired", "tool": tool, "arguments": arguments}
+    return value
 
 
 def _reason(error: msgspec.ValidationError) -> str:
