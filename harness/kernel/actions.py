@@ -102,6 +102,8 @@ def _child_actions(world: World, child: Child, name: str, left: set[str], found:
     own = [p for p in child.pending if not is_call(p)]
     if "serve" in left and (not child.is_up or own):
         found.append(f"serve {name}")
+    if "come" in left and not child.is_up:
+        found.append(f"come {name}")
     if not child.is_up:
         if "up" in left:
             found.append(f"up {name}")

@@ -23,17 +23,7 @@ from perdure.kernel.events import (
     ToChild,
     ToClient,
 )
-from perdure.kernel.state import (
-    Disabled,
-    Draining,
-    Idle,
-    Live,
-    Open,
-    Serving,
-    Settled,
-    Starting,
-    Stopped,
-)
+from perdure.kernel.state import Disabled, Draining, Idle, Live, Open, Serving, Settled, Starting, Stopped
 from perdure.protocol.eras import META_INVOCATION
 
 _decode = msgspec.json.decode

@@ -128,7 +128,7 @@ _EVERYTHING: dict[str, int] = {
     "enable": 1, "reply": 6, "refuse": 2, "stray-reply": 1, "retry": 4, "up": 20, "open": 80, "fail": 2, "shrug": 2,
     "serve": 8, "answer": 14, "error": 3, "garble": 2, "again": 2, "stray": 2, "work": 8, "progress": 6,
     "ask": 6, "unask": 2, "need": 3, "change": 3, "log": 3, "noise": 2, "full": 2, "drain": 2, "die": 8,
-    "tick": 30, "reload": 4, "read": 4, "subscribe": 3, "unsubscribe": 2, "update": 4, "level": 2, "roots": 2,
+    "tick": 30, "reload": 4, "come": 4, "read": 4, "subscribe": 3, "unsubscribe": 2, "update": 4, "level": 2, "roots": 2,
 }  # fmt: skip
 _HOSTED = ("health", "restart", "disable", "enable", "level")  # what a wrapped server does not have
 

@@ -32,19 +32,25 @@ def child_events(world: World, verb: str, child: Child, index: int) -> Iterator[
     if verb == "die":
         child.is_gone = True
         yield ChildLost(child.mount, child.generation, Fault("process", "exited", child.generation))
-    elif verb in ("up", "serve") and not child.is_up:
+    elif verb in ("up", "serve", "come") and not child.is_up:
         child.is_up = True
         yield ChildStarted(child.mount, child.generation, 4000 + child.generation)
     elif not child.is_up:
         return
-    if verb in ("open", "fail", "shrug", "serve"):
-        while not child.is_gone and (own := [p for p in child.pending if not is_call(p)]):
+    if verb in ("open", "fail", "shrug", "serve", "come"):
+        while not child.is_gone and (own := _own_requests(child, verb)):
             child.pending.remove(own[0])
             yield _frame(child, _own_answer(world, child, own[0], verb=verb))
-            if verb != "serve":
+            if verb not in ("serve", "come"):
                 return
     elif verb not in ("die", "up"):
         yield from _speak(world, verb, child, index)
+
+
+def _own_requests(child: Child, verb: str) -> list[Pending]:
+    """What the host itself asks; a server that has only just come has not looked at probes yet."""
+    own = [request for request in child.pending if not is_call(request)]
+    return [request for request in own if verb != "come" or request.method not in PROBES]
 
 
 def _own_answer(world: World, child: Child, request: Pending, *, verb: str) -> dict[str, Any]:

@@ -29,11 +29,7 @@ from perdure.kernel.events import (
     ToChild,
     ToClient,
 )
-from perdure.kernel.state import (
-    ForCall,
-    ForProbe,
-    Modern,
-)
+from perdure.kernel.state import ForCall, ForProbe, Modern
 from perdure.protocol import eras
 from perdure.protocol.frames import (
     Members,

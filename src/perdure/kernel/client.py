@@ -33,16 +33,7 @@ from perdure.kernel.internal_events import (
     ListsChanged,
     RequestResumed,
 )
-from perdure.kernel.state import (
-    Initializing,
-    Modern,
-    New,
-    Ready,
-    Starting,
-    Uninitialized,
-    Waiter,
-    Waiting,
-)
+from perdure.kernel.state import Initializing, Modern, New, Ready, Starting, Uninitialized, Waiter, Waiting
 from perdure.protocol import eras
 from perdure.protocol.frames import INVALID_PARAMS, INVALID_REQUEST, members
 

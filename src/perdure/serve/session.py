@@ -45,11 +45,7 @@ from perdure.kernel.events import (
     ToChild,
     ToClient,
 )
-from perdure.kernel.state import (
-    InFlight,
-    Invocation,
-    Overdue,
-)
+from perdure.kernel.state import InFlight, Invocation, Overdue
 from perdure.protocol import eras
 from perdure.protocol.faults import Fault
 from perdure.protocol.frames import (

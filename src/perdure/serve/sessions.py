@@ -24,12 +24,7 @@ from perdure.host.settings import Settings
 from perdure.kernel.catalog import load_catalog
 from perdure.kernel.core import Kernel
 from perdure.kernel.events import Note, Order, Reload
-from perdure.kernel.state import (
-    Answered,
-    ChildCatalog,
-    Invocation,
-    Parked,
-)
+from perdure.kernel.state import Answered, ChildCatalog, Invocation, Parked
 from perdure.protocol.frames import RequestId
 from perdure.protocol.mounts import MountSpec
 from perdure.serve.registries import Registries

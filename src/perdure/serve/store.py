@@ -17,10 +17,7 @@ import apsw
 import msgspec
 from msgspec import Raw, structs
 
-from perdure.kernel.snapshot import (
-    upgrade_call,
-    upgrade_session,
-)
+from perdure.kernel.snapshot import upgrade_call, upgrade_session
 from perdure.kernel.state import Invocation, Session
 from perdure.platform.locks import try_lock
 from perdure.platform.permissions import set_mode
