@@ -305,3 +305,10 @@ def test_a_probe_is_read_as_catalogs_of_version_0_1_0_send_it() -> None:
         from_wire(
             {"name": "a", "command": "x", "replay": {"tools": {"b": {"probe": "f", "arguments": {"k": 1}}}}}
         )
+
+
+@pytest.mark.parametrize("key", ["sk-abcdef12", "ghp_abcdefghijklmnopqrst", "xoxb-abcdefgh", "AKIAABCDEFGH"])
+def test_what_begins_as_a_key_does_is_hidden_though_it_is_short_or_not_random(key: str) -> None:
+    assert key not in scrubbed(f"refused: {key}")
+    assert key not in " ".join(shown_args(["server.py", key]))
+    assert key not in shown_url(f"https://host.test/s/{key}/mcp")

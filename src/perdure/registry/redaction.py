@@ -26,6 +26,16 @@ _SECRET_NAME: Final = re.compile(
     r"|(?:api|access|private|secret|auth|signing|encryption|account)[-_.]?keys?|keys?|pat|dsn)$"
     r"|(?:apikey|accesskey|authtoken|accesstoken|bearertoken|clientsecret|connectionstring)$"
 )
+# Beginnings of keys that are hidden whatever follows: the risk check asks for a whole, random key.
+_PREFIXES: Final = (
+    "sk-", "sk_", "rk_", "pk_live_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xoxa-", "xoxb-",
+    "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-", "xapp-", "AKIA", "ASIA", "AIza", "ya29.", "hf_", "npm_", "pypi-",
+    "dop_v1_", "shpat_", "SG.", "eyJ", "lin_api_", "ntn_", "secret_", "figd_", "tvly-", "pplx-", "gsk_", "r8_", "dapi",
+    "sbp_", "whsec_", "xai-", "nvapi-", "tskey-", "hvs.", "AGE-SECRET-KEY-",
+)  # fmt: skip
+_KNOWN_KEY: Final = re.compile(
+    rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, _PREFIXES))})[A-Za-z0-9_\-+/=.]{{6,}}"
+)
 # Long enough for a key, and not a word in lower case.
 _MAY_BE_TOKEN: Final = re.compile(r"(?=[a-z_.~$=:+-]*[0-9A-Z])[A-Za-z0-9_.~$=:+-]{16,}")
 _RUN: Final = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9_\-+=.]{16,}")
@@ -120,6 +130,7 @@ def scrubbed(text: str, secrets: Iterable[str] = ()) -> str:
         text = text.replace(secret, REDACTED)
     text = _URL.sub(_shown_place, text)
     text = _ASSIGNED.sub(rf"\1\2{REDACTED}", text)
+    text = _KNOWN_KEY.sub(REDACTED, text)
     if not _MAY_BE_TOKEN.search(text):
         return text
     from perdure.risk.tokens import mask_tokens
