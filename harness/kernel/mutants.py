@@ -31,10 +31,13 @@ def hunt(name: str, most: int) -> Verdict:
     """Seed the bug into this process, for good, and explore."""
     bug = BUGS[name]
     bug.apply()
-    likely = [scope for scope in RANDOM if bug.trial in scope.name]
+    likely = [scope for scope in RANDOM if bug.trial in scope.name] or RANDOM
     began = time.monotonic()
     tally = Tally()
     seed = 0
+    for scope in EXHAUSTIVE:
+        if scope.name == bug.trial and tally.failure is None:
+            exhaust(scope, tally)
     while tally.failure is None and len(tally.histories) < most:
         for scope in likely:
             wander(scope, seed, tally)

@@ -265,6 +265,15 @@ EXHAUSTIVE = (
         lazy=True,
     ),
     Scope(
+        "lazy-rollout",
+        {"reload": 1, "call": 2, "serve": 3, "tick": 2},
+        mounts=(MOUNTED,),
+        opening=("init", "initialized", "serve m 0"),
+        tools=("send",),
+        depth=7,
+        lazy=True,
+    ),
+    Scope(
         "wrap",
         {
             "init": 1,

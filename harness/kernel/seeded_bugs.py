@@ -546,7 +546,7 @@ def changed_roots_are_not_told() -> None:
     replace(client_frames, "_broadcast", do_nothing)
 
 
-@BUGS.add("old roots are told after they changed", "handshake-client-handshake-server-roomy")
+@BUGS.add("old roots are told after they changed", "levels-and-roots")
 def old_roots_are_told() -> None:
     def make(original: Function) -> Function:
         def on_notification(k: Kernel, note: Notification) -> None:
@@ -582,7 +582,7 @@ def idle_server_leaves_with_subscription() -> None:
     wrap(mounts, "_is_idle", make)
 
 
-@BUGS.add("an idle server leaves while it is rolled over", "lazy")
+@BUGS.add("an idle server leaves while it is rolled over", "lazy-rollout")
 def idle_server_leaves_during_rollout() -> None:
     def make(original: Function) -> Function:
         def is_idle(k: Kernel, mount: Mount) -> bool:
