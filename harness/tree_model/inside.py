@@ -224,6 +224,8 @@ class _Called:
         self.session = request.session
         self.invocation_key = key or None
         self.age_s = 0.0
+        self.process = None
+        self.force = False
         self.view = FULL
         self.cancelled = threading.Event()
 

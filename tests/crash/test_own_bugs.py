@@ -27,8 +27,8 @@ def trip(installed: Path, file: str, function: str, frame: str) -> None:
 def test_a_frame_of_the_client_that_the_kernel_trips_over_is_answered(bed: Bed, installed: Path) -> None:
     trip(
         installed,
-        "kernel/session.py",
-        "def on_frame(k: Kernel, event: ClientFrame) -> None:\n",
+        "kernel/client_frames.py",
+        "def on_frame(k: Context, event: ClientFrame) -> None:\n",
         "event.frame",
     )
     client = bed.run(bed.fake())
@@ -45,7 +45,10 @@ def test_a_frame_of_the_client_that_the_kernel_trips_over_is_answered(bed: Bed, 
 
 def test_a_frame_of_a_server_that_the_kernel_trips_over_costs_that_server(bed: Bed, installed: Path) -> None:
     trip(
-        installed, "kernel/mounts.py", "def on_frame(k: Kernel, event: ChildFrame) -> None:\n", "event.frame"
+        installed,
+        "kernel/child_frames.py",
+        "def on_frame(k: Context, event: ChildFrame) -> None:\n",
+        "event.frame",
     )
     client = bed.run(bed.fake(), bed.fake(name="other"))
     before = client.use_data("fake__whoami")["pid"]
@@ -65,8 +68,8 @@ def test_a_bug_is_told_by_its_place_without_content_and_without_waiting_for_a_re
 ) -> None:
     trip(
         installed,
-        "kernel/session.py",
-        "def on_frame(k: Kernel, event: ClientFrame) -> None:\n",
+        "kernel/client_frames.py",
+        "def on_frame(k: Context, event: ClientFrame) -> None:\n",
         "event.frame",
     )
     reading, writing = os.pipe()
@@ -100,6 +103,6 @@ def test_a_bug_is_told_by_its_place_without_content_and_without_waiting_for_a_re
         os.close(writing)
     faults = notes(bed, "fault", code="unhandled_frame")
     assert len(faults) == 20
-    assert faults[0]["where"].startswith("session.py:")
+    assert faults[0]["where"].startswith("client_frames.py:")
     assert "secret" not in str(faults)
     assert "a bug" not in str(faults)

@@ -207,7 +207,7 @@ def test_the_command_prints_what_a_profile_lists(bed: Bed) -> None:
     client = start(bed, "--profile", "core")
     assert len(json.dumps(client.get("tools/list"), separators=(",", ":"))) == known["bytes"]
     text = perdure(bed, "tools").stdout
-    assert text.startswith("Profile full lists 46 tools")
+    assert text.startswith("Profile full lists 47 tools")
     assert "chunks (listed): files too large for one call" in text
 
 

@@ -405,7 +405,15 @@ def test_a_store_of_an_earlier_version_is_read(
         record(journal, Effect("a", None, b"1\n"), on_disk=project)
     folder = store_location.store_of(project, project.parent / "home")
     store = apsw.Connection(str(folder / "journal.db"))
-    for table in ("tracked_files", "tracked_version", "calls", "turns", "not_covered", "observation"):
+    for table in (
+        "tracked_files",
+        "tracked_version",
+        "calls",
+        "turns",
+        "not_covered",
+        "observation",
+        "reservations",
+    ):
         store.execute(f"DROP TABLE {table}")
     store.pragma("user_version", 4)
     store.close()

@@ -27,6 +27,7 @@ REFERENCE = "\n".join(path.read_text() for path in DOCUMENTS if "docs" in path.p
 # Between processes of ours, or for tests alone.
 INTERNAL = {
     "PERDURE_BRIDGE",
+    "PERDURE_CLIENT_PROCESS",
     "PERDURE_FAULT",
     "PERDURE_GUARDED",
     "PERDURE_RESUME",
