@@ -7,11 +7,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import perdure
 
+from harness.user_settings import user_settings
 from testbed import Bed
 
 # Another client: it runs what it is told, so that each command has it as its ancestor.
@@ -56,6 +58,11 @@ def other_client(bed: Bed) -> Iterator[Run]:
 def other(bed: Bed) -> Iterator[Run]:
     with other_client(bed) as run:
         yield run
+
+
+@pytest.fixture
+def restoring(bed: Bed, tmp_path: Path) -> None:
+    bed.environ |= user_settings(tmp_path, '[reservations]\nshell = "restore"\n')
 
 
 @pytest.fixture(params=["cold", "resident"])
@@ -144,6 +151,25 @@ def test_a_shell_command_that_changes_a_reserved_file_is_told_to_both(bed: Bed, 
     answer = json.loads(other("hook", "journal", "--client", "claude-code", text=after))
     assert "app.py, which you reserved, was changed by claude-code" in str(answer)
     assert other("hook", "journal", "--client", "claude-code", text=after) == ""
+
+
+@pytest.mark.usefixtures("restoring", "recorder")
+def test_a_shell_command_in_a_reserved_file_is_put_back_where_the_settings_say_so(
+    bed: Bed, other: Run
+) -> None:
+    for file in (bed.workspace / "app.py", bed.workspace / "free.py"):
+        file.write_text("one\n")
+    other("reserve", "app.py")
+    command = {"command": "sed -i s/one/two/ *.py"}
+    assert hook(bed, event(bed, "PreToolUse", "Bash", command)) is None
+    for file in (bed.workspace / "app.py", bed.workspace / "free.py"):
+        file.write_text("two, and longer\n")
+    told = hook(bed, event(bed, "PostToolUse", "Bash", command))["hookSpecificOutput"]["additionalContext"]
+    assert "it was put back" in told
+    assert (bed.workspace / "app.py").read_text() == "one\n"
+    assert (bed.workspace / "free.py").read_text() == "two, and longer\n"
+    after = event(bed, "PostToolUse", "Bash", {"command": "true"}, session_id="s2")
+    assert "it was put back" in other("hook", "journal", "--client", "claude-code", text=after)
 
 
 def test_reservations_end_with_the_session_and_with_the_client(bed: Bed) -> None:

@@ -10,3 +10,5 @@ import msgspec
 class ReservationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mode: Literal["off", "explicit", "automatic"] = "explicit"
     """`automatic`: the first write to a file reserves it for a while."""
+    shell: Literal["tell", "restore"] = "tell"
+    """`restore`: what a shell command changed under another client's reservation is put back."""
