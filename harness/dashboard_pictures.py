@@ -50,6 +50,7 @@ PAGES: Final = (
     "/mounts/disable?name=notes",
     "/state",
     "/state/key?key=plan/invoices",
+    "/reservations",
     "/handoffs",
     "/drafts",
     "/registry",
@@ -140,6 +141,10 @@ def _work(server: ServeProcess) -> None:
     cursor.call("edit", {"path": "src/invoices.py", "edits": [{"old": "0.19", "new": "0.20"}]})
     cursor.call("undo", {"path": "src/orders.py"})
     _run_shell_commands(server)
+    cursor.call(
+        "reserve", {"action": "acquire", "paths": ["src/orders.py", "docs/**"], "reason": "split the orders"}
+    )
+    codex.call("reserve", {"action": "acquire", "paths": ["tests"], "mode": "shared"})
     claude.call("notes__add", {"text": "crash"})
     codex.call("notes__search", {"text": "back"})
 

@@ -71,6 +71,7 @@ def test_pages_before_anybody_came_say_so(served: ServeProcess) -> None:
         "/timeline": "perdure install CLIENT --hooks --apply",
         "/journal": "No changes yet",
         "/state": "No keys in this namespace yet",
+        "/reservations": "No path is reserved",
         "/handoffs": "No handoff yet",
         "/drafts": "Nothing was refused lately",
         "/sessions": f"Clients connect at http://127.0.0.1:{served.port}/mcp",
@@ -161,6 +162,17 @@ def test_the_timeline_has_turns_with_their_calls_diffs_and_undo(served: ServePro
     assert visitor.post("/journal/undo", visitor.form(preview, "/journal/undo")).status == 303
     assert not (served.workspace / "many" / "000.txt").exists()
     assert '<span class="badge undone">' in visitor.text("/timeline")
+
+
+def test_a_reservation_is_listed_and_released(served: ServeProcess) -> None:
+    client = agent(served, "cursor")
+    client.call("reserve", {"action": "acquire", "paths": ["src/<a>"], "reason": "a move"})
+    visitor = Visitor(served.port)
+    page = visitor.text("/reservations")
+    for words in ("<code>src/&lt;a&gt;</code>", "cursor", "a move"):
+        assert words in page
+    assert visitor.post("/reservations/release", visitor.form(page, "/reservations/release")).status == 303
+    assert "No path is reserved" in visitor.text("/reservations")
 
 
 def test_a_rewind_is_previewed_by_author_and_refused_if_something_changed_since(served: ServeProcess) -> None:

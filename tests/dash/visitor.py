@@ -32,6 +32,7 @@ PAGES = (
     "/state",
     "/state?lease=deploy",
     "/state/key?key=plan",
+    "/reservations",
     "/handoffs",
     "/drafts",
     "/sessions",

@@ -31,6 +31,7 @@ from perdure.dash.pages import (
     journal,
     overview,
     registry,
+    reservations,
     servers,
     sessions,
     state,
@@ -85,6 +86,7 @@ BUILT_IN: Final[dict[str, Show]] = {
     "/file/compare": changes.compare,
     "/state": state.state,
     "/state/key": state.key,
+    "/reservations": reservations.reservations,
     "/handoffs": handoffs.handoffs,
     "/drafts": drafts.drafts,
     "/drafts/draft": drafts.draft,
@@ -96,6 +98,7 @@ CHANGES: Final[dict[str, Change]] = {
     "/journal/undo": changes.undo_now,
     "/journal/restore": changes.restore_now,
     "/drafts/discard": drafts.discard,
+    "/reservations/release": reservations.release,
     "/registry/switch": registry.switch,
 }
 OF_BUILT_IN: Final = frozenset({*BUILT_IN, *CHANGES} - {"/mounts/order"})

@@ -19,6 +19,7 @@ PLACES: Final = (
     ("/sessions", "Sessions"),
     ("/mounts", "Servers"),
     ("/state", "State"),
+    ("/reservations", "Reservations"),
     ("/handoffs", "Handoffs"),
     ("/drafts", "Drafts"),
     ("/registry", "Registry"),
