@@ -64,10 +64,11 @@ class Reservations:
         book, now = self.active_book(), _now()
         agent, turn = self._agent(call)
         request = Request(owner_of(call), call.client, agent, turn, paths, mode, reason)
-        holders = rules.find_holders(book, request)
+        in_the_way = rules.find_holders(book, request)
+        holders = _living(in_the_way)
         if holders and not call.force:
             return Refused(holders)
-        book = rules.release(book, (held.by.token for held in holders))
+        book = rules.release(book, (held.by.token for held in in_the_way))
         book, made = rules.acquire(book, request, now, ttl_s * SECOND)
         self._journal.save_reservation_book(book)
         return Granted(made)
@@ -106,7 +107,7 @@ class Reservations:
         """The reservations that keep an owner from writing a path."""
         if self.settings.mode == "off":
             return []
-        return rules.find_writers(self.active_book(), path, owner)
+        return _living(rules.find_writers(self.active_book(), path, owner))
 
     def add_notices(self, notices: Iterable[Notice]) -> None:
         self._journal.save_reservation_book(rules.add_notices(self._journal.reservation_book(), notices))
@@ -120,7 +121,10 @@ class Reservations:
         return told
 
     def active(self) -> tuple[Reservation, ...]:
-        return self.active_book().reservations
+        """Without those whose owner's process has ended."""
+        book = self.active_book()
+        gone = {owner for owner in {one.owner for one in book.reservations} if has_ended(owner)}
+        return tuple(one for one in book.reservations if one.owner not in gone)
 
     def reserve_changed(self, call: Call, paths: Iterable[str]) -> None:
         """In mode `automatic`, in the transaction of a change: its files are held for a while."""
@@ -133,7 +137,7 @@ class Reservations:
             self.acquire(call, fresh, "exclusive", AUTOMATIC_S, "written last")
 
     def active_book(self) -> ReservationBook:
-        return rules.prune(self._journal.reservation_book(), _now(), has_ended)
+        return rules.prune(self._journal.reservation_book(), _now())
 
     def _agent(self, call: Call) -> tuple[str | None, int | None]:
         """The agent and turn of the call that a hook of the same client told of, and which still runs."""
@@ -171,7 +175,7 @@ class WriteCheck:
             self.warnings += self._reservations.take_notices(owner)
         if not self._book.reservations:
             return ()
-        holders = rules.find_writers(self._book, path, owner)
+        holders = _living(rules.find_writers(self._book, path, owner))
         if holders and not self._call.force:
             raise reserved(holders)
         return tuple(held.by.token for held in holders)
@@ -192,6 +196,12 @@ class WriteCheck:
         self.warnings.append(
             f"{make_printable(path)} was changed by {author} {int(age_s)} s ago (change {row.seq})"
         )
+
+
+def _living(holders: list[Held]) -> list[Held]:
+    """Without those whose owner's process has ended. That is asked of the system, so only of those in the way."""
+    gone = {owner for owner in {held.by.owner for held in holders} if has_ended(owner)}
+    return [held for held in holders if held.by.owner not in gone]
 
 
 def owner_of(call: Call) -> str:

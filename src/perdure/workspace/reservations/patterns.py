@@ -49,7 +49,10 @@ def has_wildcard(text: str) -> bool:
 
 
 def covers(pattern: str, path: str) -> bool:
-    return _overlap(_parse(pattern), _parse_path(path))
+    if has_wildcard(pattern):
+        return _overlap(_parse(pattern), _parse_path(path))
+    folder, folded = _fold(pattern), _fold(path)
+    return folded == folder or folded.startswith(f"{folder}/")
 
 
 def overlap(first: str, second: str) -> bool:
@@ -67,6 +70,7 @@ def _parse(text: str) -> tuple[_Step, ...]:
     return tuple(steps) if is_of_files else (*steps, None)
 
 
+@lru_cache(maxsize=1024)
 def _parse_path(path: str) -> tuple[_Step, ...]:
     return tuple(tuple(_fold(name)) for name in path.split("/"))
 
@@ -90,6 +94,7 @@ def _parse_name(name: str) -> _Name:
     return tuple(pieces)
 
 
+@lru_cache(maxsize=4096)
 def _fold(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 

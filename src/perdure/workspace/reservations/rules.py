@@ -5,7 +5,7 @@ An exclusive reservation keeps every other owner from its paths. Owners of share
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -15,10 +15,6 @@ from perdure.workspace.reservations.patterns import covers, overlap
 
 MOST_RESERVATIONS: Final = 1000
 MOST_NOTICES: Final = 100
-
-IsGone = Callable[[str], bool]
-"""Whether the process of an owner has ended."""
-
 
 class Request(NamedTuple):
     owner: str
@@ -41,9 +37,9 @@ class TooManyReservations(Exception):
     """The book is full."""
 
 
-def prune(book: ReservationBook, now: int, is_gone: IsGone) -> ReservationBook:
-    """Without reservations that have expired or whose owner is gone."""
-    active = tuple(one for one in book.reservations if now < one.until and not is_gone(one.owner))
+def prune(book: ReservationBook, now: int) -> ReservationBook:
+    """Without reservations that have expired."""
+    active = tuple(one for one in book.reservations if now < one.until)
     if len(active) == len(book.reservations):
         return book
     return msgspec.structs.replace(book, reservations=active)
