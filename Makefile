@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # One more than there are processors: many tests wait for a process.
 JOBS   ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
-.PHONY: demo test test-all lint conformance bench stories explore storm pairs crash power fuzz state timeline docs clean
+.PHONY: demo test test-all lint conformance bench stories explore storm pairs crash power fuzz state timeline reservations docs clean
 .DEFAULT_GOAL := demo
 
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
@@ -73,6 +73,9 @@ timeline: $(VENV)/.ready      ## the time machine: shell operations, agents at o
 	$(BIN)/python -m harness.timeline.conditions
 	$(BIN)/python -m harness.timeline.seeded_bugs
 
+reservations: $(VENV)/.ready  ## up to eight agents race for overlapping paths, 1,000 rounds
+	$(BIN)/python -m harness.reservations
+
 fuzz: $(VENV)/.ready          ## 100,000 mutated frames on each pipe; 1,000 mutations of each file that a host reads
 	$(BIN)/python -m harness.host.fuzz --frames 100000
 	$(BIN)/python -m harness.host.file_mutations --mutations 1000
@@ -89,6 +92,7 @@ bench: $(VENV)/.ready         ## side by side with peers, each in its own enviro
 	$(BIN)/python -m bench.registry
 	$(BIN)/python -m bench.commands
 	$(BIN)/python -m bench.timeline
+	$(BIN)/python -m bench.reserve
 
 stories: $(VENV)/.ready       ## eight failures, with Perdure and with a plain file server, side by side
 	$(BIN)/python -m harness.stories

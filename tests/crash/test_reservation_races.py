@@ -1,0 +1,40 @@
+"""Agents that race for the same paths: no write under another owner's reservation is acknowledged or passed."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.reservations import Granted, Told, Write, find_violations, run_trial
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("agents", "seed"), [(2, 1), (4, 2)])
+def test_no_write_under_a_reservation_of_another(
+    agents: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_HOME", "set by the trial")
+    totals = run_trial(25, agents, seed)
+    assert totals["violations"] == []
+    assert totals["granted"]
+    assert totals["refused"]
+    assert totals["writes"]
+
+
+@pytest.mark.parametrize(
+    ("began", "answered", "owner", "mode", "is_violation"),
+    [
+        (2.0, 3.0, 1, "exclusive", True),
+        (2.0, 3.0, 1, "shared", True),
+        (2.0, 3.0, 0, "exclusive", False),  # its own
+        (0.5, 3.0, 1, "exclusive", False),  # it began before the reservation was answered
+        (2.0, 12.0, 1, "exclusive", False),  # the reservation may have been over when it was checked
+    ],
+)
+def test_the_trial_knows_a_violation(
+    began: float, answered: float, owner: int, mode: str, is_violation: bool
+) -> None:
+    granted = Granted(owner=0, token=1, paths=["src"], mode=mode, since=1.0, until=11.0)  # type: ignore[arg-type]
+    write = Write(owner=owner, path="src/a.py", began=began, answered=answered, by="tool")
+    told = [Told(granted=[granted], writes=[write])]
+    assert bool(list(find_violations(told, told))) is is_violation
+    assert not list(find_violations(told, [*told, Told(released={1: 1.5})]))
