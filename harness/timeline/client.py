@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from harness.processes import wait_for
 from harness.timeline.launcher import NORMAL, Conditions, Ended, Launcher, Process
-from perdure.storage.store_id import store_id
+from perdure.hooks.relay import socket_path
 
 SESSION: Final = "trial"
 _START_S: Final = 30.0
@@ -61,7 +61,7 @@ class ResidentWorker:
     """A worker that takes the hooks of a workspace."""
 
     def __init__(self, launcher: Launcher, root: Path, conditions: Conditions = NORMAL) -> None:
-        self._socket = launcher.home / "hooks" / f"{store_id(os.path.realpath(root))}.sock"
+        self._socket = launcher.home / "hooks" / os.path.basename(socket_path(str(root)))
         self._socket.unlink(missing_ok=True)
         self.process = launcher.start(
             "worker", "--workspace", str(root), cwd=root, told=None, conditions=conditions

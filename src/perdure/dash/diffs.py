@@ -11,7 +11,7 @@ from perdure.present.diff_lines import line_kinds, split_lines
 MOST_LINES: Final = 2000
 
 
-def show_diff(diff: str) -> Markup:
+def show_diff(diff: str, label: str = "Diff") -> Markup:
     """A unified diff, line by line; what a line does is said by its sign and by its colour."""
     lines = split_lines(diff)
     if not lines:
@@ -20,7 +20,7 @@ def show_diff(diff: str) -> Markup:
     kinds = line_kinds(lines[:MOST_LINES])
     found = [element("span", line or " ", class_=kind) for line, kind in zip(lines, kinds, strict=False)]
     note = element("p", f"{rest} more lines are not shown.", class_="hint") if rest > 0 else None
-    body = element("pre", element("code", found), class_="diff", tabindex=0, aria_label="Diff", role="region")
+    body = element("pre", element("code", found), class_="diff", tabindex=0, aria_label=label, role="region")
     return element("div", body, note)
 
 

@@ -38,6 +38,9 @@ class _Payload(msgspec.Struct):
     session_id: str = ""
 
 
+_DECODER: Final = msgspec.json.Decoder(_Payload)
+
+
 class Hooks:
     """`read_body` reads the body of a request within the limits."""
 
@@ -66,7 +69,7 @@ class Hooks:
             raise refused(403, "hooks are taken from the owner of this server only.")
         hook = await self._read_body(scope["headers"], receive)
         try:
-            payload = msgspec.json.decode(hook, type=_Payload)
+            payload = _DECODER.decode(hook)
             cwd = os.path.realpath(payload.cwd)
         except (msgspec.MsgspecError, ValueError):
             raise refused(400, "the body is not the JSON object of a hook.") from None

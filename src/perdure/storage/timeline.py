@@ -166,6 +166,9 @@ class TimelineReading(Protocol):
 
     def current_turn(self, client: str, session: str) -> int | None: ...
 
+    def call_of(self, seq: int, txn: str | None) -> CallRecord | None:
+        """The call that a row belongs to, by its number and its transaction."""
+
     def changes(self, wanted: ChangeFilter, n: int) -> list[ChangeSummary]:
         """Newest first."""
 

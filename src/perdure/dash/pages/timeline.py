@@ -248,7 +248,7 @@ def _about(one: Change) -> Markup:
 async def _diff(desk: Desk, path: str, identity: str, *, is_open: bool) -> Markup:
     try:
         found = await desk.tools.call("diff", path=path, to=identity)
-        shown = show_diff(await desk.tools.masked(found["diff"]))
+        shown = show_diff(await desk.tools.masked(found["diff"]), f"Diff of {path}")
     except ToolFailed as failed:  # a directory, or a content that is not kept any longer
         shown = note(failed.sentence)
     return element("details", element("summary", code(path)), shown, open=is_open)

@@ -16,14 +16,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec.json import Decoder
 
 from perdure.registry.entry import TRANSPORT_NAMES, Entry, check_count, check_name, check_text
 from perdure.registry.entry_json import from_wire, members
 from perdure.registry.errors import InvalidEntry
 from perdure.registry.file.mcp_md_sections import Line, is_key
+
+T = TypeVar("T")
 
 KEYS: Final = (
     "title", "description", "transport", "command", "args", "cwd", "env", "url", "headers", "oauth", "enabled", "start",
@@ -32,6 +35,9 @@ KEYS: Final = (
 _WORDS: Final = {
     "transport": tuple(TRANSPORT_NAMES), "start": ("eager", "lazy"), "restart": ("always", "never"),
 }  # fmt: skip
+_TEXTS: Final = Decoder(list[str])
+_PAIRS: Final = Decoder(dict[str, str])
+_VALUES: Final = Decoder(dict[str, str | None])
 _YES: Final = ("true", "yes", "on")
 _NO: Final = ("false", "no", "off")
 
@@ -85,7 +91,7 @@ class _Section:
         first = next(self.all(key), "")
         match key:
             case "args" if first.startswith("["):
-                return self.json(first, list[str], "args", 'a JSON list of texts, like ["a", "b"]')
+                return self.json(first, _TEXTS, "args", 'a JSON list of texts, like ["a", "b"]')
             case "args":
                 return [word.strip() for word in first.split(",") if word.strip()]
             case "env" | "headers" | "oauth":
@@ -99,7 +105,7 @@ class _Section:
             case "timeout":
                 return self.timeouts()
             case "provenance":
-                return self.json(first, dict[str, str | None], key, "a JSON object") if first else None
+                return self.json(first, _VALUES, key, "a JSON object") if first else None
         return self.text(first)
 
     def text(self, value: str) -> str:
@@ -121,9 +127,9 @@ class _Section:
             raise self.problem(f"{key} is neither true nor false")
         return value in _YES if value else None
 
-    def json(self, value: str, kind: Any, what: str, hint: str) -> Any:
+    def json(self, value: str, decoder: Decoder[T], what: str, hint: str) -> T:
         try:
-            return msgspec.json.decode(value, type=kind)
+            return decoder.decode(value)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             raise self.problem(f"{what} is not {hint}") from None
 
@@ -131,7 +137,7 @@ class _Section:
         found: dict[str, str] = {}
         for value in self.all(key):
             if value.startswith("{"):
-                pairs = [*self.json(value, dict[str, str], key, "a JSON object of texts").items()]
+                pairs = [*self.json(value, _PAIRS, key, "a JSON object of texts").items()]
             else:
                 pairs = [self.pair(key, item, is_quoted) for item, is_quoted in self.items(key, value)]
             check_count(pairs, key, self.name)

@@ -530,6 +530,9 @@ class SqliteJournal:
     def current_turn(self, client: str, session: str) -> int | None:
         return timeline.current_turn(self._read, client, session)
 
+    def call_of(self, seq: int, txn: str | None) -> CallRecord | None:
+        return timeline.call_of(self._read, seq, txn)
+
     def changes(self, wanted: ChangeFilter, n: int) -> list[ChangeSummary]:
         return timeline.changes(self._read, wanted, n)
 

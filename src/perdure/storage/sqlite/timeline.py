@@ -131,6 +131,12 @@ def last_observation(connection: apsw.Connection) -> ObservationRecord | None:
     return ObservationRecord(*row) if row is not None else None
 
 
+def call_of(connection: apsw.Connection, seq: int, txn: str | None) -> CallRecord | None:
+    where, value = ("seq = ?", seq) if txn is None else ("txn = ?", txn)
+    row: Any = connection.execute(f"SELECT {_CALL} FROM calls WHERE {where}", (value,)).fetchone()
+    return _call(row) if row is not None else None
+
+
 def begin_call(connection: apsw.Connection, call: NewCall, now: int) -> CallRecord:
     record = CallRecord(
         id=0,

@@ -31,6 +31,8 @@ SECOND: Final = 1_000_000
 AUTOMATIC_S: Final = 600
 RECENT_S: Final = 300
 """A change of another agent that is younger is told to the next one that writes the file."""
+MOST_RECENT: Final = 20
+"""Of how many files of one change that is told."""
 SESSION_OWNER: Final = "session:"
 
 
@@ -163,7 +165,8 @@ class WriteCheck:
         """The tokens that a person overrides here. Raises ToolError for a path that another owner holds."""
         if path not in self._checked:
             self._checked[path] = self._overridden(path)
-            self._tell_recent(path)
+            if len(self._checked) <= MOST_RECENT:
+                self._tell_recent(path)
         return self._checked[path]
 
     def _overridden(self, path: str) -> tuple[int, ...]:
@@ -187,8 +190,7 @@ class WriteCheck:
         age_s = (_now() - row.ts) / SECOND
         if not 0 <= age_s < RECENT_S:
             return
-        change = self._journal.change(str(row.seq))
-        made_by = change.call if change is not None else None
+        made_by = self._journal.call_of(row.seq, row.txn)
         if made_by is not None and made_by.process is not None and made_by.process == self._call.process:
             return
         agent = f" (agent {make_printable(made_by.agent)})" if made_by is not None and made_by.agent else ""

@@ -16,6 +16,7 @@ from perdure.workspace.reservations.patterns import covers, overlap
 MOST_RESERVATIONS: Final = 1000
 MOST_NOTICES: Final = 100
 
+
 class Request(NamedTuple):
     owner: str
     client: str
