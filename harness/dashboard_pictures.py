@@ -40,7 +40,7 @@ PAGES: Final = (
     "/timeline/rewind?to=5",
     "/journal",
     "/journal/entry?path=src/invoices.py&id=4",
-    "/journal/undo?id=1&id=5&id=12",
+    "/journal/undo?id=1&id=11&id=15",
     "/journal/restore?path=src/invoices.py&id=2",
     "/file?path=src/invoices.py",
     "/sessions",
@@ -142,9 +142,9 @@ def _work(server: ServeProcess) -> None:
     cursor.call("undo", {"path": "src/orders.py"})
     _run_shell_commands(server)
     cursor.call(
-        "reserve", {"action": "acquire", "paths": ["src/orders.py", "docs/**"], "reason": "split the orders"}
+        "reserve", {"action": "acquire", "paths": ["src/billing", "assets/**"], "reason": "split the billing"}
     )
-    codex.call("reserve", {"action": "acquire", "paths": ["tests"], "mode": "shared"})
+    codex.call("reserve", {"action": "acquire", "paths": ["plans/*.md"], "mode": "shared"})
     claude.call("notes__add", {"text": "crash"})
     codex.call("notes__search", {"text": "back"})
 
