@@ -176,6 +176,6 @@ def _find_holders(top: str, paths: list[str]) -> list[Held]:
     try:
         names = [name for path in paths if (name := resolve_path(opened.roots, path))]
         owner = client_process() or ""
-        return [held for name in names for held in opened.reservations.find_writers(name, owner)]
+        return [held for name in names for held in opened.reservations.find_blocking(name, owner)]
     finally:
         opened.close()

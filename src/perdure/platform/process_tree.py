@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-# Shells that run a command for somebody. One that a person types into is a client.
+# Shells that run the command of another program. An interactive one is a client.
 SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "busybox")
 # Programs that start another one and wait for it.
 LAUNCHERS = ("env", "git", "nice", "nohup", "setsid", "stdbuf", "time", "timeout", "uv", "uvx")

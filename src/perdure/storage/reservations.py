@@ -28,7 +28,7 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """What an owner is to be told at its next call: its paths were changed by something that asks nobody."""
+    """What an owner is to be told at its next call: another client's shell command changed its paths."""
 
     owner: str
     text: str

@@ -105,11 +105,11 @@ class Reservations:
         if tokens:
             self._journal.save_reservation_book(rules.release(book, tokens))
 
-    def find_writers(self, path: str, owner: str) -> list[Held]:
+    def find_blocking(self, path: str, owner: str) -> list[Held]:
         """The reservations that keep an owner from writing a path."""
         if self.settings.mode == "off":
             return []
-        return _living(rules.find_writers(self.active_book(), path, owner))
+        return _living(rules.find_blocking(self.active_book(), path, owner))
 
     def add_notices(self, notices: Iterable[Notice]) -> None:
         self._journal.save_reservation_book(rules.add_notices(self._journal.reservation_book(), notices))
@@ -178,7 +178,7 @@ class WriteCheck:
             self.warnings += self._reservations.take_notices(owner)
         if not self._book.reservations:
             return ()
-        holders = _living(rules.find_writers(self._book, path, owner))
+        holders = _living(rules.find_blocking(self._book, path, owner))
         if holders and not self._call.force:
             raise reserved(holders)
         return tuple(held.by.token for held in holders)

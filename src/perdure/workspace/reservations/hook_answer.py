@@ -52,7 +52,7 @@ def _refuse(workspace: Workspace, event: HookEvent) -> str:
         return ""
     for path in event.paths:
         name = resolve_path(workspace.roots, path, event.cwd)
-        holders = workspace.reservations.find_writers(name, event.process) if name else []
+        holders = workspace.reservations.find_blocking(name, event.process) if name else []
         if holders:
             return f"{sentence(holders[0])}. Work on other files, or try again later."
     return ""
@@ -64,7 +64,7 @@ def _tell_owners(workspace: Workspace, event: HookEvent, process: str) -> list[s
     held = [
         one
         for path in dict.fromkeys(row.path for row in rows)
-        for one in workspace.reservations.find_writers(path, process)
+        for one in workspace.reservations.find_blocking(path, process)
     ]
     if not held:
         return []

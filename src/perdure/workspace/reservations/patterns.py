@@ -18,28 +18,28 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from os.path import splitext
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from perdure.workspace.timeline.gitignore import translate_set
+
+T = TypeVar("T")
 
 _FOLDERS: Final = "**"
 _WILDCARD: Final = re.compile(r"[*?\[]")
 
 
-class _AnyText:
-    """`*`"""
+class _Character(NamedTuple):
+    """A character itself, or an expression that matches one: `?` and `[…]`."""
+
+    text: str
+    expression: re.Pattern[str] | None = None
 
 
-class _OneOf(NamedTuple):
-    """`?` and `[…]`. `expression` matches one character."""
-
-    expression: re.Pattern[str]
-
-
-_Piece = str | _OneOf | type[_AnyText]
-_Name = tuple[_Piece, ...]
+_Name = tuple[_Character | None, ...]
+"""None stands for `*`."""
 _Step = _Name | None
 """None stands for any number of folders."""
 
@@ -50,14 +50,14 @@ def has_wildcard(text: str) -> bool:
 
 def covers(pattern: str, path: str) -> bool:
     if has_wildcard(pattern):
-        return _overlap(_parse(pattern), _parse_path(path))
+        return _overlap(_parse(pattern), _parse_path(path), _names_overlap)
     folder, folded = _fold(pattern), _fold(path)
     return folded == folder or folded.startswith(f"{folder}/")
 
 
 def overlap(first: str, second: str) -> bool:
     """Whether there can be a path that both cover."""
-    return _overlap(_parse(first), _parse(second))
+    return _overlap(_parse(first), _parse(second), _names_overlap)
 
 
 @lru_cache(maxsize=4096)
@@ -72,25 +72,25 @@ def _parse(text: str) -> tuple[_Step, ...]:
 
 @lru_cache(maxsize=1024)
 def _parse_path(path: str) -> tuple[_Step, ...]:
-    return tuple(tuple(_fold(name)) for name in path.split("/"))
+    return tuple(tuple(map(_Character, _fold(name))) for name in path.split("/"))
 
 
 def _parse_name(name: str) -> _Name:
     name = _fold(name)
-    pieces: list[_Piece] = []
+    pieces: list[_Character | None] = []
     at = 0
     while at < len(name):
         character = name[at]
         at += 1
         if character == "*":
-            pieces.append(_AnyText)
+            pieces.append(None)
         elif character == "?":
-            pieces.append(_OneOf(re.compile(".", re.S)))
+            pieces.append(_Character("?", re.compile(".", re.S)))
         elif character == "[":
             expression, at = translate_set(name, at)
-            pieces.append(_OneOf(re.compile(expression, re.S)))
+            pieces.append(_Character("[", re.compile(expression, re.S)))
         else:
-            pieces.append(character)
+            pieces.append(_Character(character))
     return tuple(pieces)
 
 
@@ -99,8 +99,9 @@ def _fold(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
-def _overlap(first: tuple[_Step, ...], second: tuple[_Step, ...]) -> bool:
-    """Each reachable pair of positions is looked at once."""
+def _overlap(first: Sequence[T | None], second: Sequence[T | None], agree: Callable[[T, T], bool]) -> bool:
+    """Whether there can be a sequence that both describe; None stands for any number of elements. Each reachable pair of
+    positions is looked at once."""
     seen: set[tuple[int, int]] = set()
     todo = [(0, 0)]
     while todo:
@@ -111,52 +112,28 @@ def _overlap(first: tuple[_Step, ...], second: tuple[_Step, ...]) -> bool:
         i, j = at
         if i == len(first) and j == len(second):
             return True
-        left = first[i] if i < len(first) else ()
-        right = second[j] if j < len(second) else ()
-        if left is None:
-            todo.append((i + 1, j))  # it is no folder
-            if right:
-                todo.append((i, j + 1))  # it is the other's next one
-        if right is None:
+        is_first_open = i < len(first) and first[i] is None
+        is_second_open = j < len(second) and second[j] is None
+        if is_first_open or (is_second_open and i < len(first)):
+            todo.append((i + 1, j))
+        if is_second_open or (is_first_open and j < len(second)):
             todo.append((i, j + 1))
-            if left:
-                todo.append((i + 1, j))
-        if left and right and _names_overlap(left, right):
-            todo.append((i + 1, j + 1))
+        if i < len(first) and j < len(second):
+            left, right = first[i], second[j]
+            if left is not None and right is not None and agree(left, right):
+                todo.append((i + 1, j + 1))
     return False
 
 
 def _names_overlap(first: _Name, second: _Name) -> bool:
-    seen: set[tuple[int, int]] = set()
-    todo = [(0, 0)]
-    while todo:
-        at = todo.pop()
-        if at in seen:
-            continue
-        seen.add(at)
-        i, j = at
-        if i == len(first) and j == len(second):
-            return True
-        left = first[i] if i < len(first) else None
-        right = second[j] if j < len(second) else None
-        if left is _AnyText:
-            todo.append((i + 1, j))
-            if right is not None and right is not _AnyText:
-                todo.append((i, j + 1))
-        if right is _AnyText:
-            todo.append((i, j + 1))
-            if left is not None and left is not _AnyText:
-                todo.append((i + 1, j))
-        if left is not None and right is not None and _characters_overlap(left, right):
-            todo.append((i + 1, j + 1))
-    return False
+    return _overlap(first, second, _characters_overlap)
 
 
-def _characters_overlap(left: _Piece, right: _Piece) -> bool:
-    if isinstance(left, str) and isinstance(right, str):
-        return left == right
-    if isinstance(left, _OneOf) and isinstance(right, str):
-        return left.expression.fullmatch(right) is not None
-    if isinstance(left, str) and isinstance(right, _OneOf):
-        return right.expression.fullmatch(left) is not None
-    return isinstance(left, _OneOf) and isinstance(right, _OneOf)  # two sets may share a character
+def _characters_overlap(left: _Character, right: _Character) -> bool:
+    if left.expression is not None and right.expression is not None:
+        return True  # two sets may share a character
+    if left.expression is not None:
+        return left.expression.fullmatch(right.text) is not None
+    if right.expression is not None:
+        return right.expression.fullmatch(left.text) is not None
+    return left.text == right.text

@@ -78,7 +78,7 @@ def release(book: ReservationBook, tokens: Iterable[int]) -> ReservationBook:
 
 
 def add_notices(book: ReservationBook, notices: Iterable[Notice]) -> ReservationBook:
-    """An owner that never asks has the newest ones."""
+    """Only the newest are kept: an owner may never make another call."""
     return msgspec.structs.replace(book, notices=(*book.notices, *notices)[-MOST_NOTICES:])
 
 
@@ -97,7 +97,7 @@ def find_token(book: ReservationBook, token: int, owner: str) -> Reservation | L
     return "lost" if 0 < token <= book.last_token else "not_found"
 
 
-def find_writers(book: ReservationBook, path: str, owner: str) -> list[Held]:
+def find_blocking(book: ReservationBook, path: str, owner: str) -> list[Held]:
     """The reservations that keep an owner from writing a path."""
     covering = [one for one in book.reservations if any(covers(pattern, path) for pattern in one.paths)]
     is_holder = any(one.owner == owner for one in covering)
