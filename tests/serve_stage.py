@@ -1,4 +1,4 @@
-"""A stage for the serving process without HTTP: real sessions, a real switchboard, and servers that the test plays.
+"""A stage for the serving process without HTTP: real sessions, a real server_pool, and servers that the test plays.
 
 A played server is a process that does nothing, with its pipes in the test's hands: what is sent to it is read here,
 and it says what the test says, byte by byte.
@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 
-from perdure.host.child import Child
 from perdure.kernel.core import Kernel
 from perdure.kernel.events import Event
 from perdure.kernel.state import Invocation, Serving
@@ -25,9 +24,10 @@ from perdure.platform.guardian import Guardian
 from perdure.protocol.mounts import MountSpec
 from perdure.serve.deliveries import asked
 from perdure.serve.exchange import Exchange
-from perdure.serve.session import HttpSession
+from perdure.serve.http_session import HttpSession
+from perdure.serve.server_pool import ServerPool
 from perdure.serve.store import StoreError
-from perdure.serve.switchboard import Switchboard
+from perdure.supervise.child import Child
 
 PATIENCE_S = 5.0
 SLEEP = shutil.which("sleep") or "/bin/sleep"
@@ -119,7 +119,7 @@ class ServeStage:
         self.records = Records()
         self.sessions: list[HttpSession] = []
         self.guardian = Guardian.start()
-        self.board = Switchboard(self.guardian, os.environ, 1 << 20, 1 << 20, start=self._started)
+        self.board = ServerPool(self.guardian, os.environ, 1 << 20, 1 << 20, start=self._started)
         self._number = 0
 
     @classmethod

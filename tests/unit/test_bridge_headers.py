@@ -6,7 +6,7 @@ from typing import Any
 
 from mcp_types import jsonrpc_message_adapter
 
-from perdure.host.bridge_headers import RequestHeaders
+from perdure.bridge.headers import RequestHeaders
 from perdure.testing.raw_client import envelope
 
 

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from harness.processes import wait_for
-from perdure.host import child, exporting
-from perdure.host.endings import spawn_fault
-from perdure.host.exporting import Exporter
 from perdure.platform.guardian import Guardian
+from perdure.supervise import child
+from perdure.supervise.exits import spawn_fault
+from perdure.telemetry import exporter as exporters
+from perdure.telemetry.exporter import Exporter
 
 SOON = 10.0
 
@@ -65,7 +66,7 @@ def test_what_keeps_a_child_from_starting_is_named(
 
 
 def test_an_exporter_that_ends_later_than_its_pipe_leaves_no_zombie(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exporting, "AGAIN_S", 0.0)
+    monkeypatch.setattr(exporters, "AGAIN_S", 0.0)
     gate, opening = os.pipe()  # the first process lives until this is closed
     os.set_inheritable(gate, True)
     script = f"import os; os.close(0); os.read({gate}, 1)"

@@ -19,6 +19,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 BASE = {"platform", "protocol"}
 PORTS = {"storage", "text", "validate", "risk", "present"} | BASE
 MIDDLE = {"surfaces", "registry", "kernel", "workspace"} | PORTS
+SHELL = {"supervise", "telemetry", "bridge"}
 ALLOWED = {
     "platform": {"platform"},
     "protocol": {"protocol"},
@@ -32,11 +33,14 @@ ALLOWED = {
     "surfaces": {"surfaces", "workspace", "kernel"} | PORTS,
     "registry": {"registry"} | PORTS,
     "hooks": {"hooks", "workspace", "storage", "text"} | BASE,
-    "host": {"host", "hooks"} | MIDDLE,
+    "supervise": {"supervise", "kernel"} | BASE,
+    "telemetry": {"telemetry", "kernel"} | BASE,
+    "bridge": {"bridge", "registry"} | BASE,
+    "host": {"host", "hooks"} | SHELL | MIDDLE,
     "worker": {"worker", "hooks"} | MIDDLE,
-    "serve": {"serve", "host", "hooks"} | MIDDLE,
-    "dash": {"dash", "serve", "host"} | MIDDLE,
-    "cli": {"cli", "dash", "serve", "host", "worker", "hooks", "testing"} | MIDDLE,
+    "serve": {"serve", "host", "hooks"} | SHELL | MIDDLE,
+    "dash": {"dash", "serve", "host"} | SHELL | MIDDLE,
+    "cli": {"cli", "dash", "serve", "host", "worker", "hooks", "testing"} | SHELL | MIDDLE,
 }
 IO = {
     "asyncio",
@@ -63,10 +67,10 @@ PACKAGE_OF = {"pyjwt": "jwt", "ruamel.yaml": "ruamel", "opentelemetry-api": "ope
 OF_MCP = {"anyio", "httpx2", "mcp_types", "pydantic"}  # installed with the SDK
 # Where the modules of each optional extra are imported.
 OF_EXTRA = {
-    "remote": "host/bridge",
+    "remote": "bridge/",
     "postgres": "storage/postgres/",
     "oauth": "serve/authorities.py",
-    "otel": "host/otlp.py",
+    "otel": "telemetry/otlp_process.py",
     "seal": "storage/cipher.py",
     "top": "cli/top_live.py",
 }
@@ -246,7 +250,7 @@ def test_what_an_extra_installs_is_imported_only_where_that_extra_is_used() -> N
 # The host, serve and cli have cycles still.
 WITHOUT_CYCLE = {
     *("platform", "protocol", "text", "present", "risk", "validate", "storage", "workspace", "surfaces"),
-    *("kernel", "worker", "registry", "dash", "hooks"),
+    *("kernel", "worker", "registry", "dash", "hooks", "supervise", "telemetry", "bridge"),
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.host.lines import LineReader, Oversize
+from perdure.supervise.line_io import LineReader, Oversize
 
 LIMIT = 40
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.host.outbox import Outbox
+from perdure.supervise.line_io import Outbox
 
 
 class Pipe:

@@ -10,7 +10,7 @@ from perdure.protocol.frames import encode_result
 from perdure.serve import deliveries
 from perdure.serve.deliveries import MOST_CALLS, MOST_KEPT
 from perdure.serve.exchange import MOST_BYTES, Exchange
-from perdure.serve.session import HttpSession
+from perdure.serve.http_session import HttpSession
 from serve_stage import PlayedServer, ServeStage, frame
 
 LARGE = "x" * (MOST_BYTES // 2 - 1000)

@@ -16,9 +16,9 @@ from json import dumps, loads
 from socket import socket
 from typing import TYPE_CHECKING, Any
 
-from perdure.host.lines import LineReader
 from perdure.platform import polling, sockets
 from perdure.platform.process_tree import client_process
+from perdure.supervise.line_io import LineReader
 
 if TYPE_CHECKING:
     import argparse

@@ -6,6 +6,6 @@ from typing import NoReturn
 
 
 def main(argv: list[str]) -> NoReturn:
-    from perdure.host.bridge import main as run
+    from perdure.bridge.relay import main as run
 
     run()

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 
 def main(argv: list[str]) -> int:
-    from perdure.host.otlp import main as run
+    from perdure.telemetry.otlp_process import main as run
 
     return run()

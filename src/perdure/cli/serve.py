@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from perdure.host.serve_options import Serving
     from perdure.host.settings import Settings
     from perdure.serve.app import Options
-    from perdure.serve.sessions import Sessions
+    from perdure.serve.session_table import SessionTable
 
 UNAVAILABLE = 4
 
@@ -123,7 +123,7 @@ def main(argv: list[str]) -> int:
     name = f"[{serving.host}]" if ":" in serving.host else serving.host
     address = f"{scheme}://{name}:{listening.getsockname()[1]}/mcp"
 
-    def front(sessions: Sessions, given: Options) -> Front:
+    def front(sessions: SessionTable, given: Options) -> Front:
         return Front(sessions, given, address, Looks(settings))
 
     from perdure.cli.looking import Looks

@@ -20,7 +20,7 @@ from perdure.host import control, presence
 from perdure.kernel import metrics
 from perdure.platform.processes import start_time
 from perdure.protocol.eras import LATEST_MODERN
-from perdure.serve.session import HttpSession
+from perdure.serve.http_session import HttpSession
 from perdure.surfaces.ops.report import CALLS, MOST_CALLS, MOST_NAME, REPORT_VERSION
 
 MOST_SESSIONS: Final = 100
@@ -122,13 +122,13 @@ def report(desk: Desk, uptime_s: float) -> dict[str, Any]:
                 "requests": desk.pulse.calls,
                 "errors": desk.pulse.errors,
                 "tool_errors": desk.pulse.tool_errors,
-                "recovery_faults": desk.sessions.switchboard.faults,
+                "recovery_faults": desk.sessions.server_pool.faults,
                 "replays": sum(one.replays for one in totals),
             }
         },
         "events": [
             msgspec.to_builtins(event)
-            for event in islice(desk.sessions.switchboard.events.newest(), MOST_EVENTS)
+            for event in islice(desk.sessions.server_pool.events.newest(), MOST_EVENTS)
         ],
         "session_count": len(sessions),
         "sessions": [_session(desk, one) for one in sessions[:MOST_SESSIONS]],

@@ -21,8 +21,8 @@ from perdure.protocol.faults import Fault
 from perdure.protocol.frames import members
 from perdure.protocol.mounts import MountSpec
 from perdure.protocol.pending_trust import UntrustedFile
-from perdure.serve.session import HttpSession
-from perdure.serve.sessions import Sessions, is_own
+from perdure.serve.http_session import HttpSession
+from perdure.serve.session_table import SessionTable, is_own
 from perdure.serve.tallies import add_tools
 from perdure.surfaces.ops.health import health
 
@@ -111,7 +111,7 @@ class Desk:
     """`csrf` is known only to pages that this process made; `address` is where clients connect."""
 
     def __init__(
-        self, sessions: Sessions, *, is_wrapped: bool, looks: Looks | None = None, address: str = ""
+        self, sessions: SessionTable, *, is_wrapped: bool, looks: Looks | None = None, address: str = ""
     ) -> None:
         self.looks: Looks = looks or NoLooks()
         self.sessions = sessions
@@ -142,7 +142,7 @@ class Desk:
     async def events(self, most: int = MOST_ROWS) -> list[Event]:
         """Newest first: what this process recorded since it was started, and the undos of the journal."""
         undos = [] if self.is_wrapped else await asyncio.to_thread(self._undos)
-        found = [*self.sessions.switchboard.events.newest(), *undos]
+        found = [*self.sessions.server_pool.events.newest(), *undos]
         return sorted(found, key=lambda event: -event.at)[:most]
 
     def _undos(self) -> list[Event]:
@@ -188,12 +188,12 @@ class Desk:
                 if fault := known.get("last_fault"):
                     row.last_fault = fault
                     row.hint = fault.get("hint", "")
-        for process in self.sessions.switchboard.running:
+        for process in self.sessions.server_pool.running:
             if (found := rows.get(process.spec.name)) is not None:
                 found.pids.append(process.child.pid)
                 found.started_at = max(process.started_at, found.started_at or 0.0)
         for name, row in rows.items():
-            row.stderr = self.sessions.switchboard.last_words(name)
+            row.stderr = self.sessions.server_pool.last_words(name)
         return [rows[name] for name in sorted(rows)]
 
     def tools_of(self, server: str) -> list[tuple[str, str]]:

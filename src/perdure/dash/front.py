@@ -8,7 +8,7 @@ from perdure.dash.announcing import Announced
 from perdure.dash.desk import Desk, Looks
 from perdure.serve.answering import Receive, Scope, Send
 from perdure.serve.app import Options
-from perdure.serve.sessions import Sessions
+from perdure.serve.session_table import SessionTable
 
 if TYPE_CHECKING:
     from perdure.dash.app import Dashboard
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Front:
     """Counts from the start what the pages show, and tells other processes of this one."""
 
-    def __init__(self, sessions: Sessions, options: Options, address: str, looks: Looks) -> None:
+    def __init__(self, sessions: SessionTable, options: Options, address: str, looks: Looks) -> None:
         self._desk = Desk(sessions, is_wrapped=bool(options.wrap), looks=looks, address=address)
         self._announced = Announced(self._desk, address)
         self._token = options.token

@@ -10,7 +10,7 @@ import msgspec
 
 from perdure.kernel.metrics import quantile
 from perdure.kernel.state import Counters, Latency
-from perdure.serve.sessions import Sessions
+from perdure.serve.session_table import SessionTable
 
 EVERY_S: Final = 1.0
 KEPT: Final = 300
@@ -36,7 +36,7 @@ class _Seen(msgspec.Struct):
 class Pulse:
     """Takes one beat per second for as long as it lives. The dashboard's own calls do not count."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: SessionTable) -> None:
         self.beats: deque[Beat] = deque([Beat()] * KEPT, KEPT)
         self.calls = 0
         self.errors = 0

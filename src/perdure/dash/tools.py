@@ -13,7 +13,7 @@ from perdure.protocol import eras
 from perdure.protocol.frames import Response, decode, encode_request
 from perdure.serve.deliveries import asked
 from perdure.serve.exchange import Exchange
-from perdure.serve.sessions import OWN, Sessions
+from perdure.serve.session_table import OWN, SessionTable
 
 CALL_S: Final = 20.0
 _SHOW: Final = {"render": "json", "detail": "full"}
@@ -35,7 +35,7 @@ class ToolFailed(Exception):
 
 
 class Tools:
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: SessionTable) -> None:
         self._sessions = sessions
 
     async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from perdure import __version__
-from perdure.host import catalogs, presence
+from perdure.host import catalog_cache, presence
 from perdure.host.console import Console
 from perdure.host.control import Control
-from perdure.host.launching import mount_spec
+from perdure.host.launch import mount_spec
 from perdure.host.loop import Shell
 from perdure.host.registry_mounts import RegistryMounts
 from perdure.host.settings import Settings
@@ -31,11 +31,11 @@ from perdure.storage.user_dirs import state_dir
 from perdure.surfaces.ops import host_tools
 
 if TYPE_CHECKING:
-    from perdure.host.exporting import Exporter
     from perdure.host.mount_calls import EventLoop, MountCalls
-    from perdure.host.tracing import Tracing
     from perdure.kernel.events import Effect
     from perdure.kernel.state import ChildCatalog, KnownTools
+    from perdure.telemetry.exporter import Exporter
+    from perdure.telemetry.tracing import Tracing
 
 BUILTIN = "perdure"
 
@@ -119,7 +119,9 @@ def serve_stdio(
         specs,
         settings,
         wrapped=wrapped,
-        catalogs={name: found for name, spec in specs.items() if (found := catalogs.load(spec)) is not None},
+        catalogs={
+            name: found for name, spec in specs.items() if (found := catalog_cache.load(spec)) is not None
+        },
         tools=registry.tools_of(specs) if registry is not None else {},
         file_faults={
             "settings": settings.faults,
@@ -195,7 +197,7 @@ def new_shell(
         guardian=guardian,
         environ={key: value for key, value in os.environ.items() if key != upgrade.VARIABLE},
         log=EventLog(os.path.join(state_dir(), "log", "events.jsonl")),
-        save_catalog=catalogs.save,
+        save_catalog=catalog_cache.save,
         registry=registry,
         upgrade=upgrade.begin,
         control=Control.open(),
@@ -225,13 +227,13 @@ def new_exporter(settings: Settings) -> Exporter | None:
     """Loaded only where telemetry is asked for."""
     if settings.otel is None:
         return None
-    from perdure.host.exporting import Exporter
+    from perdure.telemetry.exporter import Exporter
 
     return Exporter(own_command("export-telemetry"), settings.otel)
 
 
 def _tracing(exporter: Exporter, kernel: Kernel) -> Tracing:
-    from perdure.host.tracing import Tracing
+    from perdure.telemetry.tracing import Tracing
 
     return Tracing(exporter.tell, kernel, {"network.transport": "pipe"})
 

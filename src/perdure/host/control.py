@@ -11,10 +11,10 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from perdure.host import presence
-from perdure.host.outbox import Outbox
 from perdure.platform import sockets
 from perdure.platform.descriptors import set_blocking
 from perdure.platform.polling import READABLE, WRITABLE
+from perdure.supervise.line_io import Outbox
 
 if TYPE_CHECKING:
     from socket import socket

@@ -17,14 +17,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from perdure.host import child as processes
-from perdure.host.child import Child
 from perdure.host.console import Console
 from perdure.host.control import Control
-from perdure.host.endings import CLOSE_S, end_all, exit_fault, spawn_fault
-from perdure.host.launching import Launch, environment
-from perdure.host.lines import LineReader, Oversize
-from perdure.host.outbox import Outbox
+from perdure.host.launch import Launch, environment
 from perdure.host.settings import Settings
 from perdure.kernel.core import Kernel
 from perdure.kernel.events import (
@@ -64,12 +59,16 @@ from perdure.protocol.faults import Fault, FaultClass
 from perdure.protocol.frames import INTERNAL_ERROR, encode_error, salvage_id
 from perdure.protocol.mounts import MountSpec
 from perdure.storage.event_log import EventLog
+from perdure.supervise import child as processes
+from perdure.supervise.child import Child
+from perdure.supervise.exits import CLOSE_S, end_all, exit_fault, spawn_fault
+from perdure.supervise.line_io import LineReader, Outbox, Oversize
 
 if TYPE_CHECKING:
-    from perdure.host.exporting import Exporter
     from perdure.host.mount_calls import MountCalls
     from perdure.host.registry_mounts import RegistryMounts as Registry
-    from perdure.host.tracing import Tracing
+    from perdure.telemetry.exporter import Exporter
+    from perdure.telemetry.tracing import Tracing
 
 READ_BYTES = 1 << 16
 GULP_BYTES = 1 << 18

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from perdure.host.launching import Launch, environment, minimal, mount_spec
+from perdure.bridge.target import SIGN_IN_CODE, TARGET_ENV
+from perdure.host.launch import Launch, environment, minimal, mount_spec
 from perdure.host.settings import Settings, load, user_file
 from perdure.host.workspace_trust import (
     WORKSPACE_FILES,
@@ -41,10 +42,8 @@ if TYPE_CHECKING:
     from perdure.registry.file.document import Document
     from perdure.registry.http.mirror import Mirror
 
-BRIDGE: Final = "PERDURE_BRIDGE"
 TAIL_CHARACTERS: Final = 1000
 MOST_PREFIX: Final = 128  # what an entry's name may have at most
-SIGN_IN: Final = 77  # with what a bridge ends where a person has to sign in
 
 
 class RegistryMounts:
@@ -369,8 +368,7 @@ class RegistryMounts:
         if entry.transport == "stdio":
             cwd = os.path.join(self._base, os.path.expanduser(found.cwd)) if found.cwd else spec.cwd
             return Launch((found.command, *found.args), env, cwd)
-        # By the environment: a command line is for everyone to read.
-        env[BRIDGE] = msgspec.json.encode(
+        env[TARGET_ENV] = msgspec.json.encode(
             {
                 "name": entry.name,
                 "transport": entry.transport,
@@ -385,7 +383,7 @@ class RegistryMounts:
     def explained(self, spec: MountSpec, fault: Fault, code: int) -> Fault:
         """What the end of a server means; a bridge that cannot go on without a person says so by its exit code."""
         entry = self._entries.get(spec.name)
-        if entry is None or entry.transport == "stdio" or code != SIGN_IN:
+        if entry is None or entry.transport == "stdio" or code != SIGN_IN_CODE:
             return fault
         return Fault(
             "downstream",

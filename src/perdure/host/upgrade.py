@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from perdure.host.child import Child
-from perdure.host.outbox import Outbox
 from perdure.host.settings import Settings
 from perdure.platform import directories, signals
 from perdure.platform.children import replace_process, signal_group, spawn
@@ -29,6 +27,8 @@ from perdure.platform.permissions import user_id
 from perdure.platform.sync import sync_file
 from perdure.protocol.mounts import MountSpec
 from perdure.storage.user_dirs import private_dir
+from perdure.supervise.child import Child
+from perdure.supervise.line_io import Outbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,8 @@ from typing import Any, Final, Protocol, cast
 from perdure.protocol.frames import Response, decode, decode_id, members
 from perdure.serve import ladder
 from perdure.serve.exchange import Exchange
+from perdure.serve.http_session import HttpSession
 from perdure.serve.resumption import PRIMED_SINCE, Stream
-from perdure.serve.session import HttpSession
 
 DEFER_S: Final = 0.2
 STREAM_S: Final = 0.8

@@ -21,8 +21,7 @@ from perdure.host.settings import Settings
 from perdure.host.workspace_trust import untrusted_files
 from perdure.platform.guardian import Guardian, end_marked
 from perdure.protocol.mounts import MountSpec
-from perdure.serve import attached as attached_clients
-from perdure.serve import connections, hooks, prometheus
+from perdure.serve import connections, hooks, prometheus, unix_transport
 from perdure.serve.answering import Headers, Receive, Scope, Send, respond
 from perdure.serve.entrance import Entrance
 from perdure.serve.guard import LOOPBACK, Denied, Guard
@@ -30,10 +29,10 @@ from perdure.serve.logs import to_console
 from perdure.serve.pace import Pace
 from perdure.serve.places import attach_path
 from perdure.serve.registries import Registries
-from perdure.serve.sessions import Sessions
+from perdure.serve.server_pool import ServerPool
+from perdure.serve.session_table import SessionTable
 from perdure.serve.store import InUse, Store
 from perdure.serve.streamable import OWNER, Streamable, address_of, overdone, refused
-from perdure.serve.switchboard import Switchboard
 from perdure.storage.event_log import EventLog
 from perdure.storage.user_dirs import private_dir
 
@@ -53,7 +52,7 @@ class Options(msgspec.Struct, frozen=True):
 
 
 Pages = Callable[[Scope, Receive, Send], Awaitable[None]]
-Front = Callable[[Sessions, Options], Pages]
+Front = Callable[[SessionTable, Options], Pages]
 ENDPOINTS: Final = ("/mcp", "/healthz", "/metrics")
 
 
@@ -87,7 +86,7 @@ class App:
         self._address_pace = Pace(limits.address_rate, limits.address_rate * 2)
         self._specs: dict[str, dict[str, MountSpec]] = {}
         self._registries = Registries()
-        self.sessions: Sessions | None = None
+        self.sessions: SessionTable | None = None
         self._mcp: Streamable | None = None
         self._hooks: hooks.Hooks | None = None
         self._front = front
@@ -97,14 +96,14 @@ class App:
 
     def start(self, guardian: Guardian) -> None:
         limits = self._settings.limits
-        switchboard = Switchboard(
+        server_pool = ServerPool(
             guardian, os.environ, limits.frame_bytes, limits.outbox_bytes, self._registries
         )
         log = EventLog(os.path.join(private_dir("log"), "events.jsonl"))
-        self.sessions = Sessions(
+        self.sessions = SessionTable(
             self._settings,
             self._specs_of,
-            switchboard,
+            server_pool,
             self._store,
             log,
             wrapped=bool(self._options.wrap),
@@ -121,7 +120,7 @@ class App:
     async def close(self) -> None:
         assert self.sessions is not None
         self.sessions.close()
-        await self.sessions.switchboard.close()
+        await self.sessions.server_pool.close()
 
     def end(self) -> None:
         """Who only watches need not be waited for."""
@@ -186,7 +185,7 @@ class App:
         return None
 
     @property
-    def loaded(self) -> Sessions:
+    def loaded(self) -> SessionTable:
         assert self.sessions is not None
         return self.sessions
 
@@ -196,7 +195,7 @@ class App:
             "version": __version__,
             "uptime_s": round(time.time() - self._started, 1),
             "sessions": len(self.loaded.named),
-            "servers": len(self.loaded.switchboard.running),
+            "servers": len(self.loaded.server_pool.running),
         }
         return msgspec.json.encode(found)
 
@@ -268,7 +267,7 @@ def serve(
 
     async def run() -> None:
         app.start(guardian)
-        attached = await attached_clients.listen(attach_path(), app.loaded, settings.limits.frame_bytes)
+        attached = await unix_transport.listen(attach_path(), app.loaded, settings.limits.frame_bytes)
         console.announce(f"perdure serve: {address}", "listening", {"address": address}, banner)
         for file in () if options.wrap else untrusted_files(settings, os.environ):
             console.announce(f"perdure serve: {file.sentence}", "untrusted", {"path": file.path})

@@ -6,12 +6,12 @@ import time
 from typing import Final
 
 from perdure.kernel.state import Open, Serving
-from perdure.serve.sessions import Sessions
+from perdure.serve.session_table import SessionTable
 
 CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
 
-def text(sessions: Sessions, started: float) -> bytes:
+def text(sessions: SessionTable, started: float) -> bytes:
     loaded = sessions.clients
     sums = sessions.past.copy()
     for session in loaded:
@@ -19,7 +19,7 @@ def text(sessions: Sessions, started: float) -> bytes:
     lines = [
         *_gauge("perdure_uptime_seconds", "Seconds since the start.", time.time() - started),
         *_gauge("perdure_sessions", "Sessions in memory.", len(loaded)),
-        *_gauge("perdure_servers", "Processes behind them.", len(sessions.switchboard.running)),
+        *_gauge("perdure_servers", "Processes behind them.", len(sessions.server_pool.running)),
         *_gauge(
             "perdure_calls_in_flight",
             "Calls that wait for a server.",
@@ -29,7 +29,7 @@ def text(sessions: Sessions, started: float) -> bytes:
         *_gauge("perdure_mounts_serving", "Servers that are ready.", _phases(sessions, Serving)),
         "# HELP perdure_faults_total Processes that failed, however many sessions used them.",
         "# TYPE perdure_faults_total counter",
-        f"perdure_faults_total {sessions.switchboard.faults}",
+        f"perdure_faults_total {sessions.server_pool.faults}",
         "# HELP perdure_requests_total Requests by method and outcome.",
         "# TYPE perdure_requests_total counter",
     ]
@@ -49,7 +49,7 @@ def _gauge(name: str, help_text: str, value: float) -> list[str]:
     return [f"# HELP {name} {help_text}", f"# TYPE {name} gauge", f"{name} {value:g}"]
 
 
-def _phases(sessions: Sessions, kind: type) -> int:
+def _phases(sessions: SessionTable, kind: type) -> int:
     return sum(
         isinstance(mount.phase, kind)
         for session in sessions.clients

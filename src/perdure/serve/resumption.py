@@ -19,7 +19,7 @@ from perdure.protocol.frames import RequestId, decode_id
 from perdure.serve.exchange import Exchange
 
 if TYPE_CHECKING:
-    from perdure.serve.session import HttpSession
+    from perdure.serve.http_session import HttpSession
 
 RETRY_MS: Final = 1000
 MOST_BYTES: Final = 128 * 1024

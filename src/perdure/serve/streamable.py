@@ -42,9 +42,9 @@ from perdure.serve.answering import Headers, Receive, Scope, Send, respond
 from perdure.serve.connections import CONNECTION
 from perdure.serve.deliveries import asked
 from perdure.serve.exchange import Exchange
+from perdure.serve.http_session import HttpSession
 from perdure.serve.pace import Pace
-from perdure.serve.session import HttpSession
-from perdure.serve.sessions import Sessions, TooManySessions
+from perdure.serve.session_table import SessionTable, TooManySessions
 from perdure.serve.store import StoreError
 
 OWNER: Final = "perdure.owner"
@@ -76,7 +76,7 @@ def overdone(status: int, message: str, reason: str, wait: float = 1.0) -> Refus
 class Streamable:
     """The endpoint. `workspace_of` finds the workspace that a URL asks for."""
 
-    def __init__(self, sessions: Sessions, workspace_of: Callable[[Scope], str]) -> None:
+    def __init__(self, sessions: SessionTable, workspace_of: Callable[[Scope], str]) -> None:
         self._sessions = sessions
         self._limits = sessions.limits
         self._most_bytes = min(sessions.limits.body_bytes, sessions.settings.limits.frame_bytes)

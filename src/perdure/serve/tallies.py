@@ -7,7 +7,7 @@ from typing import Final
 
 from perdure.kernel.metrics import OTHER, of_tool
 from perdure.kernel.state import Counters, ToolCounters
-from perdure.serve.session import HttpSession
+from perdure.serve.http_session import HttpSession
 
 MOST_METHODS: Final = 256
 MOST_NAME: Final = 100

@@ -41,7 +41,7 @@ def _login(options: argparse.Namespace) -> int:
     entry = backend_of(options).load(options.name)
     found = _remote(entry)
     try:
-        from perdure.host.bridge_sign_in import sign_in
+        from perdure.bridge.sign_in import sign_in
     except ImportError:
         raise Unsupported(
             "a remote server needs the official SDK", entry=entry.name, hint=install_command("remote")
@@ -111,7 +111,7 @@ def _revoked(found: ResolvedEntry, path: str) -> bool:
     try:
         import asyncio
 
-        from perdure.host.bridge_sign_in import revoke
+        from perdure.bridge.sign_in import revoke
     except ImportError:
         return False
     return asyncio.run(revoke(found, grant))

@@ -56,7 +56,7 @@ async def _figures(desk: Desk, calls: int, failed: int) -> Markup:
         writes = None if desk.is_wrapped else await desk.look(desk.looks.writes_today)
     except ToolFailed:
         writes = None
-    faults = desk.sessions.switchboard.faults
+    faults = desk.sessions.server_pool.faults
     share = f" ({failed / calls:.0%})" if failed and calls else ""
     second = ("Faults since the start", f"{faults:,}", "/events", bool(faults))
     if writes is not None:

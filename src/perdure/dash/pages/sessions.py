@@ -20,7 +20,7 @@ from perdure.dash.web import Ask, NotThere, Page, Part
 from perdure.host.recent_events import describe_call
 from perdure.kernel.state import EndedCall
 from perdure.protocol.eras import LATEST_MODERN
-from perdure.serve.session import HttpSession
+from perdure.serve.http_session import HttpSession
 
 HEADS: Final = (
     "Client",

@@ -4,7 +4,7 @@ A disposable child of the host. What to connect to comes by the environment (`PE
 already resolved), since a command line is for everyone to read. It keeps nothing but renewed tokens: when the connection
 breaks, or the server has forgotten the session, it ends and says why, and the host starts another one, which opens a
 session of its own. Credentials go as headers by reference, or as the token of a sign-in (`perdure registry login`), which
-is renewed here; where a person is needed it ends with `SIGN_IN`.
+is renewed here; where a person is needed it ends with `SIGN_IN_CODE`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, NoReturn
 
 import msgspec
 
-from perdure.host.registry_mounts import BRIDGE, SIGN_IN
+from perdure.bridge.target import SIGN_IN_CODE, TARGET_ENV, Target
 from perdure.protocol.fault_messages import host_error
 from perdure.protocol.faults import UNAVAILABLE as UNAVAILABLE_MOUNT
 from perdure.protocol.faults import Fault
@@ -34,26 +34,12 @@ _REFUSED: Final = (401, 403)
 _SESSION_GONE: Final = "Session terminated"
 
 
-class Target(msgspec.Struct, frozen=True):
-    url: str
-    name: str = "this server"
-    transport: Literal["streamable-http", "sse"] = "streamable-http"
-    headers: dict[str, str] = {}
-    oauth: dict[str, str] = {}
-    grant: str = ""
-
-    @property
-    def has_credentials(self) -> bool:
-        """Whether a header says who we are already."""
-        return any(name.lower() == "authorization" for name in self.headers)
-
-
 class BridgeEnded(Exception):
     """Why this bridge cannot go on."""
 
 
 def main() -> NoReturn:
-    target = msgspec.json.decode(os.environ.pop(BRIDGE, ""), type=Target)
+    target = msgspec.json.decode(os.environ.pop(TARGET_ENV, ""), type=Target)
     import logging
 
     logging.disable()  # the SDK's words may hold what was sent
@@ -132,7 +118,7 @@ def _connected(target: Target, refusals: Refusals) -> AbstractAsyncContextManage
     def client(headers: Any = None, timeout: Any = None, auth: Any = None) -> Any:
         made = create_mcp_http_client(headers, timeout, auth)
         if signed is not None:
-            from perdure.host.bridge_oauth import checked_request
+            from perdure.bridge.oauth import checked_request
 
             made.event_hooks["request"].append(checked_request)
         else:
@@ -154,12 +140,12 @@ def _connected(target: Target, refusals: Refusals) -> AbstractAsyncContextManage
 
 def _signed_in(target: Target, refusals: Refusals) -> Any:
     """The requests of somebody who has signed in, or who is told to."""
-    from perdure.host.bridge_oauth import SignedIn, SignInRequired
+    from perdure.bridge.oauth import SignedIn, SignInRequired
 
     def ended(error: Exception, identity: RequestId | None) -> NoReturn:
         if isinstance(error, SignInRequired) and identity is not None:
             _write(_refusal(target, identity, str(error)))
-        code = SIGN_IN if isinstance(error, SignInRequired) else UNAVAILABLE
+        code = SIGN_IN_CODE if isinstance(error, SignInRequired) else UNAVAILABLE
         _end(target, str(error), code, auth.secrets)
 
     auth = SignedIn(target.url, target.grant, target.oauth, refusals, ended)
@@ -193,7 +179,7 @@ class _Relay:
     """Frames from one side to the other, with the headers that HTTP wants on the way out."""
 
     def __init__(self, target: Target, incoming: Any, outgoing: Any, refusals: Refusals) -> None:
-        from perdure.host.bridge_headers import RequestHeaders
+        from perdure.bridge.headers import RequestHeaders
 
         self._target = target
         self._incoming = incoming

@@ -21,7 +21,6 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from perdure.host.lines import LineReader, Oversize
 from perdure.platform import sockets
 from perdure.platform.permissions import user_id
 from perdure.protocol.frames import (
@@ -40,9 +39,10 @@ from perdure.protocol.msgspec_types import prepare_type
 from perdure.protocol.tool_groups import PROFILES
 from perdure.serve.deliveries import asked
 from perdure.serve.exchange import Exchange
-from perdure.serve.session import HttpSession
-from perdure.serve.sessions import Sessions, TooManySessions
+from perdure.serve.http_session import HttpSession
+from perdure.serve.session_table import SessionTable, TooManySessions
 from perdure.serve.store import StoreError
+from perdure.supervise.line_io import LineReader, Oversize
 
 READ_BYTES: Final = 1 << 18
 FULL_BYTES: Final = 16 * 1024 * 1024  # beyond this only answers are written to a client that does not read
@@ -93,7 +93,7 @@ class Wire(Exchange):
 class Line:
     """One attached client."""
 
-    def __init__(self, sessions: Sessions, writer: asyncio.StreamWriter, limit: int) -> None:
+    def __init__(self, sessions: SessionTable, writer: asyncio.StreamWriter, limit: int) -> None:
         self.session: HttpSession | None = None
         self._sessions = sessions
         self._writer = writer
@@ -215,7 +215,7 @@ class _Unwelcome(Exception):
 class Listening:
     """The socket, and everybody on it."""
 
-    def __init__(self, path: str, sessions: Sessions, limit: int) -> None:
+    def __init__(self, path: str, sessions: SessionTable, limit: int) -> None:
         self._path = path
         self._sessions = sessions
         self._limit = limit
@@ -252,7 +252,7 @@ class Listening:
             del self._lines[task]
 
 
-async def listen(path: str, sessions: Sessions, limit: int) -> Listening | None:
+async def listen(path: str, sessions: SessionTable, limit: int) -> Listening | None:
     """Answer on a socket that only its owner can open; None where another serving process has it."""
     if _is_answered(path):
         return None

@@ -9,10 +9,10 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from perdure.serve import attached
-from perdure.serve.attached import Line
-from perdure.serve.session import HttpSession
-from perdure.serve.sessions import Sessions
+from perdure.serve import unix_transport
+from perdure.serve.http_session import HttpSession
+from perdure.serve.session_table import SessionTable
+from perdure.serve.unix_transport import Line
 from serve_stage import PlayedServer, ServeStage
 
 
@@ -45,7 +45,7 @@ class Client:
         ours, theirs = socket.socketpair()
         reader, writer = await asyncio.open_connection(sock=theirs)
         self._reader, self._writer = await asyncio.open_connection(sock=ours)
-        line = Line(cast("Sessions", OneSession(self._session)), writer, self._limit)
+        line = Line(cast("SessionTable", OneSession(self._session)), writer, self._limit)
         self.task = asyncio.ensure_future(line.serve(reader))
         self.send(hello)
         self.welcome = msgspec.json.decode(await self._reader.readline())
@@ -98,7 +98,7 @@ def test_an_answer_is_delivered_when_the_other_end_says_so() -> None:
 
 def test_an_answer_that_is_confirmed_late_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(stage: ServeStage) -> None:
-        monkeypatch.setattr(attached, "MOST_UNCONFIRMED", 2)
+        monkeypatch.setattr(unix_transport, "MOST_UNCONFIRMED", 2)
         session = stage.open_session()
         server = await stage.ready(session)
         client = Client(stage, session)

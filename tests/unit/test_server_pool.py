@@ -8,7 +8,7 @@ import time
 
 from perdure.kernel.events import ChildFrame, ChildLost, ChildNoise, ChildStarted
 from perdure.protocol.mounts import MountSpec
-from perdure.serve.switchboard import START_EVERY_S
+from perdure.serve.server_pool import START_EVERY_S
 from serve_stage import ServeStage, Session
 
 SPEC = MountSpec("m", ("server",))

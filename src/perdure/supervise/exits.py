@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 
-from perdure.host.child import Child
 from perdure.platform import signals
 from perdure.platform.children import ending_signal, exit_status
 from perdure.platform.guardian import Guardian
 from perdure.platform.polling import wait_readable
 from perdure.platform.signals import SignalPipe
 from perdure.protocol.faults import Fault, printable
+from perdure.supervise.child import Child
 
 CLOSE_S = 1.0
 PIPE_BYTES = 1 << 16

@@ -19,7 +19,7 @@ from mcp.client.auth import OAuthClientProvider, OAuthFlowError
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.auth import AuthorizationCodeResult
 
-from perdure.host.bridge_oauth import Storage, checked_request, grant_of, metadata
+from perdure.bridge.oauth import Storage, checked_request, grant_of, metadata
 from perdure.protocol.eras import (
     LATEST_HANDSHAKE,
     LATEST_MODERN,

@@ -29,7 +29,6 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 from msgspec import Raw
 
-from perdure.host.child import Child
 from perdure.kernel.events import ChildFrame, ChildNoise, Event
 from perdure.protocol.eras import LOG_LEVELS, META_SUBSCRIPTION
 from perdure.protocol.faults import Fault
@@ -51,6 +50,7 @@ from perdure.protocol.frames import (
     text_if_clear,
 )
 from perdure.protocol.mounts import MountSpec
+from perdure.supervise.child import Child
 
 SHIFT: Final = 24
 LISTS: Final = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
@@ -113,7 +113,7 @@ class End(NamedTuple):
     said: str
 
 
-class SharedProcess:
+class SharedServer:
     """`write` sends a frame to the process."""
 
     def __init__(self, spec: MountSpec, child: Child, write: Callable[[bytes], None]) -> None:

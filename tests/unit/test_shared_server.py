@@ -7,11 +7,11 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from perdure.host.child import Child
 from perdure.kernel.events import ChildFrame, Event
 from perdure.protocol.eras import META_SUBSCRIPTION
 from perdure.protocol.mounts import MountSpec
-from perdure.serve.shared_process import SHIFT, SharedProcess
+from perdure.serve.shared_server import SHIFT, SharedServer
+from perdure.supervise.child import Child
 
 CHANGED = "notifications/tools/list_changed"
 
@@ -39,7 +39,7 @@ class Shared:
 
     def __init__(self) -> None:
         self.written: list[Any] = []
-        self.process = SharedProcess(MountSpec("m"), cast("Child", None), self._write)
+        self.process = SharedServer(MountSpec("m"), cast("Child", None), self._write)
         self.one, self.other = Session(1), Session(2)
         for session in (self.one, self.other):
             self.process.join(session, 1)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from perdure import __version__
-from perdure.host import catalogs
+from perdure.host import catalog_cache
 from perdure.host.compose import new_mount_calls, places_of
 from perdure.host.console import Console
 from perdure.host.serve_options import ServeLimits
@@ -27,16 +27,16 @@ from perdure.kernel.events import Note, Order, Reload
 from perdure.kernel.state import Answered, ChildCatalog, Invocation, Parked
 from perdure.protocol.frames import RequestId
 from perdure.protocol.mounts import MountSpec
+from perdure.serve.http_session import HttpSession
 from perdure.serve.registries import Registries
-from perdure.serve.session import HttpSession
+from perdure.serve.server_pool import ServerPool
 from perdure.serve.store import Store, Stored
-from perdure.serve.switchboard import Switchboard
 from perdure.serve.tallies import Tallies
 from perdure.storage.event_log import EventLog
 from perdure.surfaces.ops import host_tools
 
 if TYPE_CHECKING:
-    from perdure.host.exporting import Exporter
+    from perdure.telemetry.exporter import Exporter
 
 SWEEP_S: Final = 5.0
 LOOK_S: Final = 1.0
@@ -60,14 +60,14 @@ def is_own(session: HttpSession) -> bool:
     return session.identity == OWN
 
 
-class Sessions:
+class SessionTable:
     """`specs_of` says which servers stand behind a workspace."""
 
     def __init__(
         self,
         settings: Settings,
         specs_of: Specs,
-        switchboard: Switchboard,
+        server_pool: ServerPool,
         store: Store,
         log: EventLog,
         *,
@@ -77,7 +77,7 @@ class Sessions:
         console: Console | None = None,
         exporter: Exporter | None = None,
     ) -> None:
-        self.switchboard = switchboard
+        self.server_pool = server_pool
         self._registries = registries or Registries()
         self.named: dict[str, HttpSession] = {}
         self.unnamed: dict[str, list[HttpSession]] = {}
@@ -124,8 +124,8 @@ class Sessions:
         if order.action == "disable":
             self._disabled.add(order.mount)
         if order.action != "enable":
-            self.switchboard.expect_end(order.mount)
-        self.switchboard.events.add_operation(order.mount, f"{order.action.removesuffix('e')}ed", OWN)
+            self.server_pool.expect_end(order.mount)
+        self.server_pool.events.add_operation(order.mount, f"{order.action.removesuffix('e')}ed", OWN)
         self._is_ordering = True  # each session notes it too, and it is one event
         for session in self.all:
             session.feed(order)
@@ -137,7 +137,7 @@ class Sessions:
 
     def reload(self) -> None:
         """Every session rolls over, each to a server that is started from now on."""
-        self.switchboard.renew()
+        self.server_pool.renew()
         for session in self.all:
             session.feed(Reload())
 
@@ -281,13 +281,13 @@ class Sessions:
 
         def save_catalog(mount: str, data: bytes) -> None:
             spec = kernel.specs[mount]
-            catalogs.save(spec, data)
+            catalog_cache.save(spec, data)
             if (found := load_catalog(data)) is not None:
                 self._catalogs[_key(spec)] = found
 
         session = HttpSession(
             kernel,
-            self.switchboard,
+            self.server_pool,
             self,
             new_number=self._store.new_number,
             identity=identity,
@@ -305,7 +305,7 @@ class Sessions:
             session.perform,
         )
         if self._exporter is not None:
-            from perdure.host.tracing import Tracing
+            from perdure.telemetry.tracing import Tracing
 
             session.tracing = Tracing(self._exporter.tell, kernel, {**HTTP})
         return session
@@ -321,7 +321,7 @@ class Sessions:
         found: dict[str, ChildCatalog] = {}
         for name, spec in specs.items():
             key = _key(spec)
-            if key not in self._catalogs and (loaded := catalogs.load(spec)) is not None:
+            if key not in self._catalogs and (loaded := catalog_cache.load(spec)) is not None:
                 self._catalogs[key] = loaded
             if key in self._catalogs:
                 found[name] = self._catalogs[key]
@@ -332,7 +332,7 @@ class Sessions:
         self._log.add(time.time(), name, note.event, note.fields)
         if not self._is_ordering and not (is_own(session) and note.event == "call"):
             client = session.kernel.state.session.client_name
-            self.switchboard.events.add_note(note.event, note.fields, client, name)
+            self.server_pool.events.add_note(note.event, note.fields, client, name)
         if self._console is not None:
             self._console.note(name, note.event, note.fields)
         if self._flushing is None:

@@ -63,13 +63,13 @@ from perdure.serve import deliveries
 from perdure.serve.deliveries import MOST_KEPT, Deliveries, asked
 from perdure.serve.exchange import Exchange, FrameQueue
 from perdure.serve.resumption import LeftStreams, Stream
-from perdure.serve.shared_process import SHIFT
+from perdure.serve.server_pool import ServerPool
+from perdure.serve.shared_server import SHIFT
 from perdure.serve.store import StoreError
-from perdure.serve.switchboard import Switchboard
 
 if TYPE_CHECKING:
     from perdure.host.mount_calls import MountCalls
-    from perdure.host.tracing import Tracing
+    from perdure.telemetry.tracing import Tracing
 
 KEEP_S: Final = 60.0
 _RANGE: Final = 1 << SHIFT
@@ -103,7 +103,7 @@ class HttpSession:
     def __init__(
         self,
         kernel: Kernel,
-        switchboard: Switchboard,
+        server_pool: ServerPool,
         records: Records,
         *,
         new_number: Callable[[], int],
@@ -128,7 +128,7 @@ class HttpSession:
         self._is_left = False
         self.tracing: Tracing | None = None
         self.mount_calls: MountCalls | None = None
-        self._switchboard = switchboard
+        self._server_pool = server_pool
         self._records = records
         self._said = said
         self._save_catalog = save_catalog
@@ -217,7 +217,7 @@ class HttpSession:
         """Its state cannot be trusted. All that wait are answered; its records stay for whoever takes it up."""
         for identity in list(self.exchanges):
             self._answer(identity, _internal_error(identity))
-        self._switchboard.leave(self)
+        self._server_pool.leave(self)
         self.unload()
         self._is_left = True
 
@@ -246,11 +246,11 @@ class HttpSession:
             case ToClient(frame):
                 self._to_client(frame)
             case ToChild(mount, generation):
-                self._switchboard.send(self, mount, generation, effect.frame)
+                self._server_pool.send(self, mount, generation, effect.frame)
             case Spawn(mount, generation, gently):
-                self._switchboard.attach(self, self.kernel.specs[mount], generation, gently=gently)
+                self._server_pool.attach(self, self.kernel.specs[mount], generation, gently=gently)
             case Stop(mount, generation, force):
-                self._switchboard.detach(self, mount, generation, force=force)
+                self._server_pool.detach(self, mount, generation, force=force)
             case SaveCatalog(mount, catalog):
                 self._save_catalog(mount, catalog)
             case SaveTools():
@@ -258,7 +258,7 @@ class HttpSession:
             case Note():
                 self._said(self, effect)
             case Throttle(mount, generation, until):
-                self._switchboard.throttle(self, mount, generation, until)
+                self._server_pool.throttle(self, mount, generation, until)
             case Exit():
                 self.is_over = True
 
@@ -347,7 +347,7 @@ class HttpSession:
         except StoreError:
             return  # the next request tries again; there are thousands of ids left
         old, self.number = self.number, number
-        self._switchboard.renumber(self, old)
+        self._server_pool.renumber(self, old)
         self.kernel.state.seq = self.number << SHIFT
 
     def knows(self, identity: RequestId, question: int) -> bool:
@@ -399,7 +399,7 @@ class HttpSession:
 
     def end(self) -> None:
         """The client is done, or nobody wants this session any more."""
-        self._switchboard.leave(self)
+        self._server_pool.leave(self)
         self.unload()
         if not self._is_left and not self._is_busy:
             self._is_left = True

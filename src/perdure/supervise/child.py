@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from perdure.host.lines import LineReader
-from perdure.host.outbox import Outbox
 from perdure.platform import signals
 from perdure.platform.children import lower_priority, signal_group, spawn
 from perdure.platform.descriptors import ATOMIC_BYTES, set_blocking, widen
 from perdure.platform.guardian import MARK, Guardian
 from perdure.platform.polling import WRITABLE, wait
+from perdure.supervise.line_io import LineReader, Outbox
 
 TERMINATE_S = 1.0
 KILL_S = 3.0

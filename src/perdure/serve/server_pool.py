@@ -22,10 +22,6 @@ from typing import Final
 
 from msgspec import structs
 
-from perdure.host import child as processes
-from perdure.host.child import Child
-from perdure.host.endings import exit_fault, spawn_fault
-from perdure.host.lines import Oversize
 from perdure.host.recent_events import RecentEvents
 from perdure.kernel.events import ChildBacklog, ChildLost, ChildStarted
 from perdure.platform import signals
@@ -35,7 +31,11 @@ from perdure.platform.guardian import Guardian
 from perdure.protocol.faults import Fault
 from perdure.protocol.mounts import MountSpec
 from perdure.serve.registries import Registries
-from perdure.serve.shared_process import End, Party, SharedProcess
+from perdure.serve.shared_server import End, Party, SharedServer
+from perdure.supervise import child as processes
+from perdure.supervise.child import Child
+from perdure.supervise.exits import exit_fault, spawn_fault
+from perdure.supervise.line_io import Oversize
 
 IDLE_S: Final = 60.0
 TEND_S: Final = 5.0
@@ -54,7 +54,7 @@ Key = tuple[str, ...]
 log = logging.getLogger("perdure.serve")
 
 
-class Switchboard:
+class ServerPool:
     """`guardian` ends what is left if this process is killed; `start` runs a command (see `child.start`)."""
 
     def __init__(
@@ -74,8 +74,8 @@ class Switchboard:
         self._registries = registries or Registries()
         self._start = start
         self._loop = asyncio.get_running_loop()
-        self._running: list[SharedProcess] = []
-        self._current: dict[Key, SharedProcess] = {}
+        self._running: list[SharedServer] = []
+        self._current: dict[Key, SharedServer] = {}
         self._private: set[Key] = set()
         self._started_at: dict[Key, float] = {}
         self._words: dict[str, str] = {}
@@ -90,7 +90,7 @@ class Switchboard:
         self._tending = self._loop.call_later(TEND_S, self._tend)
 
     @property
-    def running(self) -> list[SharedProcess]:
+    def running(self) -> list[SharedServer]:
         return list(self._running)
 
     # --- what sessions want ----------------------------------------------------------------------------------
@@ -171,13 +171,13 @@ class Switchboard:
 
     # --- processes -------------------------------------------------------------------------------------------
 
-    def _of(self, party: Party, mount: str, generation: int) -> SharedProcess | None:
+    def _of(self, party: Party, mount: str, generation: int) -> SharedServer | None:
         for process in self._running:
             if process.spec.name == mount and process.users.get(party.number) == (party, generation):
                 return process
         return None
 
-    def _started(self, party: Party, spec: MountSpec, generation: int, gently: bool) -> SharedProcess | None:
+    def _started(self, party: Party, spec: MountSpec, generation: int, gently: bool) -> SharedServer | None:
         launch = self._registries.launch(spec, self._environ)
         if isinstance(launch, Fault):
             fault = structs.replace(launch, generation=generation)
@@ -206,7 +206,7 @@ class Switchboard:
         if spec.name in self._failed:
             self._failed.discard(spec.name)
             self.events.add_restart(spec.name)
-        process = SharedProcess(spec, child, lambda frame: self._write(process, frame))
+        process = SharedServer(spec, child, lambda frame: self._write(process, frame))
         self._running.append(process)
         self._current[_key(spec)] = process
         self._started_at[_key(spec)] = time.monotonic()
@@ -215,26 +215,26 @@ class Switchboard:
             self._loop.add_reader(child.stderr, self._read_stderr, process)
         return process
 
-    def _left(self, process: SharedProcess) -> None:
+    def _left(self, process: SharedServer) -> None:
         if process.users:
             return
         process.idle_since = time.monotonic()
         if _key(process.spec) in self._private:
             self._end(process)
 
-    def _end(self, process: SharedProcess) -> None:
+    def _end(self, process: SharedServer) -> None:
         """Its input ends; one that stays is asked to go, then made to."""
         self._forget_input(process)
         self._retire(process)
         self._loop.call_later(processes.TERMINATE_S, self._signal, process, signals.TERMINATE)
         self._loop.call_later(processes.KILL_S, self._signal, process, signals.KILL)
 
-    def _retire(self, process: SharedProcess) -> None:
+    def _retire(self, process: SharedServer) -> None:
         """Sessions that come from now on get another."""
         if self._current.get(_key(process.spec)) is process:
             del self._current[_key(process.spec)]
 
-    def _signal(self, process: SharedProcess, number: int) -> None:
+    def _signal(self, process: SharedServer, number: int) -> None:
         if process in self._running:
             process.child.signal(number)
 
@@ -249,7 +249,7 @@ class Switchboard:
 
     # --- pipes -----------------------------------------------------------------------------------------------
 
-    def _write(self, process: SharedProcess, frame: bytes) -> None:
+    def _write(self, process: SharedServer, frame: bytes) -> None:
         outbox = process.child.outbox
         if not process.child.input_open:
             return
@@ -264,7 +264,7 @@ class Switchboard:
             process.child.signal(signals.KILL)
         self._say_backlog(process)
 
-    def _writable(self, process: SharedProcess) -> None:
+    def _writable(self, process: SharedServer) -> None:
         outbox = process.child.outbox
         try:
             outbox.flush()
@@ -275,14 +275,14 @@ class Switchboard:
             self._loop.remove_writer(outbox.fd)
         self._say_backlog(process)
 
-    def _say_backlog(self, process: SharedProcess) -> None:
+    def _say_backlog(self, process: SharedServer) -> None:
         size, said = process.child.outbox.size, process.child.backlog_said
         if (size > self._outbox_bytes) != (said > self._outbox_bytes):
             process.child.backlog_said = size
             for party, generation in list(process.users.values()):
                 party.feed(ChildBacklog(process.spec.name, generation, size))
 
-    def _readable(self, process: SharedProcess) -> None:
+    def _readable(self, process: SharedServer) -> None:
         child = process.child
         is_noisy = time.monotonic() - child.quiet_until < NOISY_S
         try:
@@ -298,7 +298,7 @@ class Switchboard:
         child.reader.feed(data)
         self._take_slice(process)
 
-    def _take_slice(self, process: SharedProcess) -> None:
+    def _take_slice(self, process: SharedServer) -> None:
         """As many lines as fit into its share of this round. It is read again when all of them are taken."""
         child = process.child
         was_waiting, process.is_waiting = process.is_waiting, False
@@ -323,7 +323,7 @@ class Switchboard:
         elif child.output_open and was_waiting:
             self._loop.add_reader(child.stdout, self._readable, process)
 
-    def _take_lines(self, process: SharedProcess, until: float) -> bool:
+    def _take_lines(self, process: SharedServer, until: float) -> bool:
         """False where the time was not enough, and most of it went to what nobody had asked for."""
         child, ready = process.child, process.child.reader.ready
         noise = answers = others = 0
@@ -347,26 +347,26 @@ class Switchboard:
             process.take_noise(noise)
         return not ready or answers >= others + noise
 
-    def _broken(self, process: SharedProcess) -> None:
+    def _broken(self, process: SharedServer) -> None:
         """A pipe ended. Most often the process did too; one that lives on can no longer be spoken with."""
         self._forget_input(process)
         self._loop.call_later(BROKEN_GRACE_S, self._signal, process, signals.KILL)
 
-    def _forget_input(self, process: SharedProcess) -> None:
+    def _forget_input(self, process: SharedServer) -> None:
         if process.child.input_open:
             self._loop.remove_writer(process.child.outbox.fd)
             process.child.close_input()
 
-    def _forget_output(self, process: SharedProcess) -> None:
+    def _forget_output(self, process: SharedServer) -> None:
         if process.child.output_open:
             self._loop.remove_reader(process.child.stdout)
             process.child.close_output()
 
-    def _read_stderr(self, process: SharedProcess) -> None:
+    def _read_stderr(self, process: SharedServer) -> None:
         if not process.child.read_stderr():
             self._forget_stderr(process)
 
-    def _forget_stderr(self, process: SharedProcess) -> None:
+    def _forget_stderr(self, process: SharedServer) -> None:
         if process.child.stderr >= 0:
             self._loop.remove_reader(process.child.stderr)
             process.child.close_stderr()
@@ -388,7 +388,7 @@ class Switchboard:
         for process in self._running:
             fresh.remember(process.child.pid)
 
-    def _ended(self, process: SharedProcess, status: int) -> None:
+    def _ended(self, process: SharedServer, status: int) -> None:
         """Take what it still said, in slices, then tell everyone who used it."""
         child = process.child
         self._running.remove(process)
@@ -409,13 +409,13 @@ class Switchboard:
         if not process.is_waiting:
             self._take_slice(process)
 
-    def _tell_end(self, process: SharedProcess, end: End) -> None:
+    def _tell_end(self, process: SharedServer, end: End) -> None:
         self._count_fault(process, end)
         for party, generation in list(process.users.values()):
             own = structs.replace(end.fault, generation=generation)
             party.feed(ChildLost(process.spec.name, generation, own, end.code, end.said))
 
-    def _count_fault(self, process: SharedProcess, end: End) -> None:
+    def _count_fault(self, process: SharedServer, end: End) -> None:
         """One, however many sessions used it; none where nobody did, or where the operator ended it."""
         if process.is_expected_to_end or not (process.users or process.is_condemned):
             return
@@ -424,7 +424,7 @@ class Switchboard:
         if not process.is_condemned:  # else the session that found it broken noted why
             self.events.add_fault(process.spec.name, end.fault)
 
-    def _drain(self, process: SharedProcess) -> None:
+    def _drain(self, process: SharedServer) -> None:
         """What is in its pipe, and no more: a grandchild may go on writing. It is split into lines in later rounds."""
         left = pipe_size(process.child.stdout)
         while left > 0:

@@ -1,0 +1,1 @@
+"""A remote MCP server behind a pipe: a process that relays stdio to streamable HTTP."""

@@ -1,0 +1,1 @@
+"""Child processes: spawning, pipes, reaping, and running a kernel over them."""

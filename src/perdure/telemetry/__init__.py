@@ -1,0 +1,1 @@
+"""Traces and metrics: what is recorded, and the process that sends it to a collector."""
