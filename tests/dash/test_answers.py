@@ -13,7 +13,7 @@ import pytest
 from visitor import SECRET, Visitor, agent, furnish
 
 from compiled_rules import put_compiled_rules
-from perdure.dash.desk import ServerRow
+from perdure.dash.context import ServerRow
 from perdure.dash.verdict import judge
 from perdure.host.recent_events import Event
 from perdure.protocol.mounts import MountSpec

@@ -102,7 +102,7 @@ def main(argv: list[str]) -> int:
     token = options.token or os.environ.get("PERDURE_TOKEN") or None
     settings = settle(options, "serve")
     serving = _serving(options, settings.workspaces[0], token)
-    from perdure.dash.front import Front
+    from perdure.dash.lazy import LazyDashboard
     from perdure.serve.app import Options, serve
 
     chosen = Options(
@@ -123,10 +123,10 @@ def main(argv: list[str]) -> int:
     name = f"[{serving.host}]" if ":" in serving.host else serving.host
     address = f"{scheme}://{name}:{listening.getsockname()[1]}/mcp"
 
-    def front(sessions: SessionTable, given: Options) -> Front:
-        return Front(sessions, given, address, Looks(settings))
+    def front(sessions: SessionTable, given: Options) -> LazyDashboard:
+        return LazyDashboard(sessions, given, address, StoreInspector(settings))
 
-    from perdure.cli.looking import Looks
+    from perdure.cli.store_inspector import StoreInspector
     from perdure.host import presence
 
     try:

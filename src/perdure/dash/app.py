@@ -21,7 +21,8 @@ from typing import Final
 import msgspec
 
 from perdure.dash import layout
-from perdure.dash.desk import Desk
+from perdure.dash.components import button
+from perdure.dash.context import PageContext
 from perdure.dash.html import Markup
 from perdure.dash.pages import (
     changes,
@@ -38,8 +39,7 @@ from perdure.dash.pages import (
     timeline,
     tools,
 )
-from perdure.dash.pieces import button
-from perdure.dash.tools import ToolFailed
+from perdure.dash.tool_client import ToolFailed
 from perdure.dash.web import (
     SAFE,
     Ask,
@@ -61,8 +61,8 @@ PING_EVERY: Final = 15
 MOST_STREAMS: Final = 64
 WRONG_TOKEN_S: Final = 0.5
 
-Show = Callable[[Desk, Ask], Awaitable[Page]]
-Change = Callable[[Desk, Ask], Awaitable[str]]
+Show = Callable[[PageContext, Ask], Awaitable[Page]]
+Change = Callable[[PageContext, Ask], Awaitable[str]]
 
 ALWAYS: Final[dict[str, Show]] = {
     "/": overview.overview,
@@ -111,8 +111,8 @@ FILES: Final = {
 
 
 class Dashboard:
-    def __init__(self, desk: Desk, token: str | None) -> None:
-        self.desk = desk
+    def __init__(self, context: PageContext, token: str | None) -> None:
+        self.context = context
         self._token = token.encode() if token is not None else None
         # The browser never keeps the token itself: a cookie goes to every port of this machine.
         self._pass = secrets.token_urlsafe(24)
@@ -144,7 +144,7 @@ class Dashboard:
         if path in self._files:
             return self._files[path]
         if path == "/sign-in" and self._token is not None:
-            return Reply(200, layout.sign_in(self.desk.csrf, ""))
+            return Reply(200, layout.sign_in(self.context.csrf, ""))
         if not self._may_see(scope):
             return Reply(401) if path.startswith("/live/") else moved("/sign-in")
         return self._framed(await self._page(asked(scope, path)), path)
@@ -154,21 +154,21 @@ class Dashboard:
         try:
             if show is None:
                 raise NotThere
-            if self.desk.is_wrapped and ask.path in BUILT_IN:
+            if self.context.is_wrapped and ask.path in BUILT_IN:
                 return layout.failure(
                     "Not here", "A wrapped server is served without the built-in tools.", 404
                 )
-            return await show(self.desk, ask)
+            return await show(self.context, ask)
         except NotThere:
             return layout.failure("Not found", NOT_FOUND, 404)
         except ToolFailed as failed:
             return layout.failure("That did not work", failed.sentence, 409)
 
     def _framed(self, page: Page, path: str) -> Reply:
-        return Reply(page.status, layout.whole(page, path, self.desk, signs_out=self._signs_out()))
+        return Reply(page.status, layout.whole(page, path, self.context, signs_out=self._signs_out()))
 
     def _signs_out(self) -> Markup | None:
-        return button(self.desk, "Sign out", "/sign-out", ()) if self._token is not None else None
+        return button(self.context, "Sign out", "/sign-out", ()) if self._token is not None else None
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
         ask = asked(scope, scope["path"].removeprefix("/live"))
@@ -188,7 +188,7 @@ class Dashboard:
         """Every second the parts that changed, and now and then a sign of life."""
         sent: dict[str, str] = {}
         quiet = 0
-        while not watcher.done() and not self.desk.sessions.is_ending:
+        while not watcher.done() and not self.context.sessions.is_ending:
             page = await self._page(ask)
             new = {part.id: str(part.content) for part in page.parts if sent.get(part.id) != part.content}
             quiet = 0 if new else quiet + 1
@@ -208,7 +208,7 @@ class Dashboard:
         given = await form(receive, path)
         if given is None:
             return Reply(413)
-        if not is_same_origin(headers) or not _same(given.get("csrf"), self.desk.csrf):
+        if not is_same_origin(headers) or not _same(given.get("csrf"), self.context.csrf):
             page = layout.failure("Refused", "Open the page again and repeat this from there.", 403)
             return self._framed(page, "/") if self._may_see(scope) else Reply(403)
         if path == "/sign-in" and self._token is not None:
@@ -218,9 +218,9 @@ class Dashboard:
         if path == "/sign-out" and self._token is not None:
             return moved("/sign-in", self._cookie(scope, "", "; Max-Age=0"))
         try:
-            if path not in CHANGES or (self.desk.is_wrapped and path in OF_BUILT_IN):
+            if path not in CHANGES or (self.context.is_wrapped and path in OF_BUILT_IN):
                 raise NotThere
-            return moved(await CHANGES[path](self.desk, given))
+            return moved(await CHANGES[path](self.context, given))
         except NotThere:
             return self._framed(layout.failure("Not found", NOT_FOUND, 404), path)
         except ToolFailed as failed:
@@ -234,7 +234,7 @@ class Dashboard:
         if not _same(token.strip(), self._token.decode()):
             async with self._turn:  # one wrong token at a time, however many are tried at once
                 await asyncio.sleep(WRONG_TOKEN_S)
-            return Reply(403, layout.sign_in(self.desk.csrf, "That is not the token."))
+            return Reply(403, layout.sign_in(self.context.csrf, "That is not the token."))
         return moved("/", self._cookie(scope, self._pass))
 
     def _may_see(self, scope: Scope) -> bool:

@@ -6,8 +6,8 @@ import os
 from typing import Final
 
 from perdure import __version__
-from perdure.dash.desk import Desk, home_path
-from perdure.dash.html import Content, Markup, element, link
+from perdure.dash.context import PageContext, home_path
+from perdure.dash.html import Markup, element, link
 from perdure.dash.times import zone
 from perdure.dash.web import Page, Part
 
@@ -28,11 +28,11 @@ PLACES: Final = (
 _PARENTS: Final = {"/file": "/journal", "/tools": "/"}
 
 
-def whole(page: Page, path: str, desk: Desk, *, signs_out: Markup | None = None) -> bytes:
+def whole(page: Page, path: str, context: PageContext, *, signs_out: Markup | None = None) -> bytes:
     """A page from doctype to end."""
     here = "/" + path.split("/")[1]
     here = _PARENTS.get(here, here)
-    workspaces = desk.sessions.settings.workspaces
+    workspaces = context.sessions.settings.workspaces
     body = element(
         "body",
         link("Skip to content", "#content", class_="skip"),
@@ -55,7 +55,7 @@ def whole(page: Page, path: str, desk: Desk, *, signs_out: Markup | None = None)
         element(
             "main", element("h1", page.title), [shown(part) for part in page.parts], id="content", tabindex=-1
         ),
-        _footer(desk),
+        _footer(context),
         data_live=page.is_live and page.status == 200,
     )
     return _document(page.title, body)
@@ -95,21 +95,17 @@ def shown(part: Part) -> Markup:
     return element("div", part.content, id=part.id, class_="part", data_news=part.news or None)
 
 
-def card(title: Content, *content: Content) -> Markup:
-    return element("section", element("h2", title), content, class_="card")
-
-
 def failure(title: str, message: str, status: int) -> Page:
     text = element("p", message, role="alert", class_="error")
     back = element("p", link("Back to the overview", "/"))
     return Page(title, (Part("failure", element("div", text, back)),), status, is_live=False)
 
 
-def _footer(desk: Desk) -> Markup:
+def _footer(context: PageContext) -> Markup:
     """Which server this is: with several workspaces one could not tell else whose journal is shown."""
     facts = [
-        *desk.looks.places(),
-        ("Clients connect at", desk.address),
+        *context.stores.places(),
+        ("Clients connect at", context.address),
         ("Process", str(os.getpid())),
         ("Times", zone()),
         ("Perdure", __version__),

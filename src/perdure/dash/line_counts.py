@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, Final
 
-from perdure.dash.tools import ToolFailed, Tools
+from perdure.dash.tool_client import ToolClient, ToolFailed
 from perdure.present.diff_lines import count_lines, has_counted_lines
 
 MOST_KEPT: Final = 4096
@@ -16,7 +16,7 @@ Counts = dict[str, tuple[int, int]]
 
 
 class LineCounts:
-    def __init__(self, tools: Tools) -> None:
+    def __init__(self, tools: ToolClient) -> None:
         self._tools = tools
         self._known: dict[str, tuple[int, int] | None] = {}
         self._turns = asyncio.Semaphore(AT_ONCE)

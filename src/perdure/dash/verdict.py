@@ -7,8 +7,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from perdure.dash.desk import ServerRow
-from perdure.dash.pieces import count
+from perdure.dash.components import count
+from perdure.dash.context import ServerRow
 from perdure.dash.times import ago
 from perdure.host.recent_events import Event
 

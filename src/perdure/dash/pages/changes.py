@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from perdure.dash.desk import Desk
-from perdure.dash.diffs import reverse_diff, show_diff
-from perdure.dash.html import Content, Markup, Row, address, element, link, table
-from perdure.dash.layout import card
-from perdure.dash.pages.journal import line_count
-from perdure.dash.pieces import (
+from perdure.dash.components import (
     badge,
     button,
+    card,
     change_link,
     change_word,
     code,
@@ -22,8 +18,12 @@ from perdure.dash.pieces import (
     session_link,
     short,
 )
+from perdure.dash.context import PageContext
+from perdure.dash.diffs import reverse_diff, show_diff
+from perdure.dash.html import Content, Markup, Row, address, element, link, table
+from perdure.dash.pages.journal import line_count
 from perdure.dash.times import when
-from perdure.dash.tools import ToolFailed
+from perdure.dash.tool_client import ToolFailed
 from perdure.dash.web import Ask, NotThere, Page, Part
 
 MOST_VERSIONS: Final = 100
@@ -35,10 +35,10 @@ _REASONS: Final = {
 }
 
 
-async def entry(desk: Desk, ask: Ask) -> Page:
+async def entry(context: PageContext, ask: Ask) -> Page:
     """One change of a file, as a diff."""
     path, identity = _named(ask)
-    found = await desk.tools.call("diff", path=path, to=identity)
+    found = await context.tools.call("diff", path=path, to=identity)
     query = {"path": path, "id": identity}
     actions = element(
         "div",
@@ -47,8 +47,8 @@ async def entry(desk: Desk, ask: Ask) -> Page:
         link("All versions of this file", "/file", {"path": path}, class_="button"),
         class_="actions",
     )
-    diff = show_diff(await desk.tools.masked(found["diff"]))
-    version = next((one for one in await _versions(desk, path) if one["journal_id"] == identity), None)
+    diff = show_diff(await context.tools.masked(found["diff"]))
+    version = next((one for one in await _versions(context, path) if one["journal_id"] == identity), None)
     return Page(
         f"Change {identity} of {path}",
         (Part("change", card("What it changed", _about(version), diff, actions)),),
@@ -56,15 +56,15 @@ async def entry(desk: Desk, ask: Ask) -> Page:
     )
 
 
-async def file(desk: Desk, ask: Ask) -> Page:
+async def file(context: PageContext, ask: Ask) -> Page:
     """The history of one file."""
     path = ask.get("path")
     if not path:
         raise NotThere
-    versions = await _versions(desk, path)
-    counts = await desk.line_counts(versions)
-    latest = await desk.tools.call("diff", path=path, to=versions[0]["journal_id"])
-    now = await desk.tools.call("diff", path=path, from_=versions[0]["journal_id"], to="disk")
+    versions = await _versions(context, path)
+    counts = await context.line_counts(versions)
+    latest = await context.tools.call("diff", path=path, to=versions[0]["journal_id"])
+    now = await context.tools.call("diff", path=path, from_=versions[0]["journal_id"], to="disk")
     rows = (
         Row(
             one["journal_id"],
@@ -83,40 +83,42 @@ async def file(desk: Desk, ask: Ask) -> Page:
     return Page(
         path,
         (
-            *(await _outside(desk, path, now)),
+            *(await _outside(context, path, now)),
             Part(
                 "versions",
                 card("Versions, newest first", table("Versions, newest first", heads, rows, "None.")),
                 news="version",
             ),
-            Part("latest", card("The latest change", show_diff(await desk.tools.masked(latest["diff"])))),
+            Part("latest", card("The latest change", show_diff(await context.tools.masked(latest["diff"])))),
         ),
     )
 
 
-async def compare(desk: Desk, ask: Ask) -> Page:
+async def compare(context: PageContext, ask: Ask) -> Page:
     """What changed in a file since one of its versions."""
     path, identity = ask.exact("path"), ask.get("from")
     if not path or not identity:
         raise NotThere
-    found = await desk.tools.call("diff", path=path, from_=identity, to="disk")
+    found = await context.tools.call("diff", path=path, from_=identity, to="disk")
     actions = element(
         "div",
         link("Restore this version…", "/journal/restore", {"path": path, "id": identity}, class_="button"),
         link("All versions of this file", "/file", {"path": path}, class_="button"),
         class_="actions",
     )
-    body = card(f"From version {identity} to now", show_diff(await desk.tools.masked(found["diff"])), actions)
+    body = card(
+        f"From version {identity} to now", show_diff(await context.tools.masked(found["diff"])), actions
+    )
     return Page(f"{path} since version {identity}", (Part("compare", body),), is_live=False)
 
 
-async def undo(desk: Desk, ask: Ask) -> Page:
+async def undo(context: PageContext, ask: Ask) -> Page:
     """A dry run of one or many changes: by their ids, or those of a session since a time."""
     ids, session, since = ask.every("id"), ask.get("session"), ask.get("since")
     if ids:
-        plan = await desk.tools.call("undo", journal_id=",".join(ids), dry_run=True)
+        plan = await context.tools.call("undo", journal_id=",".join(ids), dry_run=True)
     elif session and since:
-        plan = await desk.tools.call("undo", session=session, since=since, dry_run=True)
+        plan = await context.tools.call("undo", session=session, since=since, dry_run=True)
     else:
         raise ToolFailed("no change is selected: tick some in the journal")
     if plan["conflicts"]:
@@ -126,7 +128,7 @@ async def undo(desk: Desk, ask: Ask) -> Page:
     head = f"Nothing has changed yet. {count(len(reverted), 'change')} in {count(files, 'file')} will be undone; "
     # One id for each transaction: it is undone as a whole, and a form has room for a bounded number of fields.
     each = {one.get("transaction_id") or one["undone"]: one["undone"] for one in reverted}
-    go = button(desk, "Undo now", "/journal/undo", [("id", id_) for id_ in each.values()], kind="main")
+    go = button(context, "Undo now", "/journal/undo", [("id", id_) for id_ in each.values()], kind="main")
     actions = element("div", go, link("Cancel", "/journal", class_="button"), class_="actions")
     rows = ((file_link(one["path"]), *_undone(one)) for one in reverted)
     heads = ("File", "Change", "By", "After the undo")
@@ -134,7 +136,7 @@ async def undo(desk: Desk, ask: Ask) -> Page:
         "Preview",
         element("p", head, "later edits stay."),
         table("Changes that will be undone", heads, rows, ""),
-        [await _reverse_of(desk, one, is_open=len(reverted) == 1) for one in reverted[:MOST_DIFFS]],
+        [await _reverse_of(context, one, is_open=len(reverted) == 1) for one in reverted[:MOST_DIFFS]],
         note(f"{len(reverted) - MOST_DIFFS} more diffs are not shown.")
         if len(reverted) > MOST_DIFFS
         else None,
@@ -148,35 +150,35 @@ async def undo(desk: Desk, ask: Ask) -> Page:
     return Page(title, (Part("preview", body),), is_live=False)
 
 
-async def undo_now(desk: Desk, form: Ask) -> str:
+async def undo_now(context: PageContext, form: Ask) -> str:
     """Just the changes that were previewed."""
-    done = await desk.tools.call("undo", journal_id=",".join(form.every("id")))
+    done = await context.tools.call("undo", journal_id=",".join(form.every("id")))
     if done["conflicts"]:
         raise ToolFailed("nothing was undone: a file was changed after the preview")
     ids = done["journal_ids"]
     return address("/journal", {"done": "undone", "n": str(len(ids)), "redo": ids[0]})
 
 
-async def restore(desk: Desk, ask: Ask) -> Page:
+async def restore(context: PageContext, ask: Ask) -> Page:
     path, identity = _named(ask)
-    diff = await desk.tools.call("diff", path=path, from_=identity, to="disk")
+    diff = await context.tools.call("diff", path=path, from_=identity, to="disk")
     if not diff["changed"]:
         text = element("p", "The file is as it was in this version.")
         return Page("Restore", (Part("preview", card("Nothing to do", text)),), is_live=False)
-    fields = [("path", path), ("id", identity), ("sha256", await _hash_now(desk, path))]
-    go = button(desk, "Restore now", "/journal/restore", fields, kind="main")
+    fields = [("path", path), ("id", identity), ("sha256", await _hash_now(context, path))]
+    go = button(context, "Restore now", "/journal/restore", fields, kind="main")
     back = link("Cancel", "/file", {"path": path}, class_="button")
     body = card(
         "Preview",
         element("p", "Nothing has changed yet. This is what will happen to ", code(path), ":"),
-        show_diff(reverse_diff(await desk.tools.masked(diff["diff"]))),
+        show_diff(reverse_diff(await context.tools.masked(diff["diff"]))),
         element("div", go, back, class_="actions"),
     )
     return Page(f"Restore version {identity}", (Part("preview", body),), is_live=False)
 
 
-async def restore_now(desk: Desk, form: Ask) -> str:
-    await desk.tools.call(
+async def restore_now(context: PageContext, form: Ask) -> str:
+    await context.tools.call(
         "restore",
         path=form.get("path"),
         journal_id=form.get("id"),
@@ -203,11 +205,11 @@ def _about(version: dict[str, Any] | None) -> Markup | None:
     )
 
 
-async def _outside(desk: Desk, path: str, now: dict[str, Any]) -> tuple[Part, ...]:
+async def _outside(context: PageContext, path: str, now: dict[str, Any]) -> tuple[Part, ...]:
     """What another program changed since the newest version; no part where nothing did."""
     if not now["changed"]:
         return ()
-    diff = show_diff(await desk.tools.masked(now["diff"]))
+    diff = show_diff(await context.tools.masked(now["diff"]))
     text = note("Another program changed this file since. The next write through Perdure records it.")
     return (Part("outside", card("Not in the journal yet", text, diff)),)
 
@@ -244,16 +246,16 @@ def _undone(one: dict[str, Any]) -> tuple[Content, ...]:
     )
 
 
-async def _reverse_of(desk: Desk, one: dict[str, Any], *, is_open: bool) -> Markup:
+async def _reverse_of(context: PageContext, one: dict[str, Any], *, is_open: bool) -> Markup:
     """What undoing one change does to its file."""
-    diff = await desk.tools.call("diff", path=one["path"], to=one["undone"])
-    shown = show_diff(reverse_diff(await desk.tools.masked(diff["diff"])))
+    diff = await context.tools.call("diff", path=one["path"], to=one["undone"])
+    shown = show_diff(reverse_diff(await context.tools.masked(diff["diff"])))
     summary = element("summary", "What will happen to ", code(one["path"]))
     return element("details", summary, shown, open=is_open)
 
 
-async def _versions(desk: Desk, path: str) -> list[dict[str, Any]]:
-    found = (await desk.tools.call("history", path=path, n=MOST_VERSIONS))["versions"]
+async def _versions(context: PageContext, path: str) -> list[dict[str, Any]]:
+    found = (await context.tools.call("history", path=path, n=MOST_VERSIONS))["versions"]
     return [{**one, "path": path} for one in found]
 
 
@@ -264,9 +266,9 @@ def _named(ask: Ask) -> tuple[str, str]:
     return path, identity
 
 
-async def _hash_now(desk: Desk, path: str) -> str:
+async def _hash_now(context: PageContext, path: str) -> str:
     """Of the file as the preview shows it, so that nothing newer is overwritten; none where there is no file."""
     try:
-        return str((await desk.tools.call("read", path=path, max_bytes=1, encoding="base64"))["sha256"])
+        return str((await context.tools.call("read", path=path, max_bytes=1, encoding="base64"))["sha256"])
     except ToolFailed:
         return ""

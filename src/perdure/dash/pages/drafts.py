@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from perdure.dash.desk import Desk
+from perdure.dash.components import block, button, card, code, facts, file_link, note, session_link, short
+from perdure.dash.context import PageContext
 from perdure.dash.html import Content, Markup, Row, element, link, table
-from perdure.dash.layout import card
-from perdure.dash.pieces import block, button, code, facts, file_link, note, session_link, short
 from perdure.dash.times import when
-from perdure.dash.tools import ToolFailed
+from perdure.dash.tool_client import ToolFailed
 from perdure.dash.web import Ask, NotThere, Page, Part
 from perdure.text.times import format_time
 
@@ -34,11 +33,11 @@ _EMPTY: Final = {
 }
 
 
-async def drafts(desk: Desk, ask: Ask) -> Page:
-    refused = await desk.look(desk.looks.drafts)
-    chunks = (await desk.tools.call("chunk_status"))["sessions"]
-    scratch = (await desk.tools.call("scratch_ref"))["entries"]
-    points = (await desk.tools.call("checkpoint_list"))["checkpoints"]
+async def drafts(context: PageContext, ask: Ask) -> Page:
+    refused = await context.read_store(context.stores.drafts)
+    chunks = (await context.tools.call("chunk_status"))["sessions"]
+    scratch = (await context.tools.call("scratch_ref"))["entries"]
+    points = (await context.tools.call("checkpoint_list"))["checkpoints"]
     gone = note("The draft was discarded.", kind="notice") if ask.get("done") == "discarded" else None
     return Page(
         "Drafts",
@@ -52,12 +51,12 @@ async def drafts(desk: Desk, ask: Ask) -> Page:
     )
 
 
-async def draft(desk: Desk, ask: Ask) -> Page:
+async def draft(context: PageContext, ask: Ask) -> Page:
     """One refused payload: why, and its content with secrets replaced."""
-    one = await _named(desk, ask.get("id"))
+    one = await _named(context, ask.get("id"))
     identity = one["draft"]
     try:
-        found = await desk.tools.call("risk_score", draft=identity, redact=True)
+        found = await context.tools.call("risk_score", draft=identity, redact=True)
     except ToolFailed as failed:
         found, content = {"detected_patterns": []}, note(failed.sentence)
     else:
@@ -73,7 +72,7 @@ async def draft(desk: Desk, ask: Ask) -> Page:
     risky = table("What looks like a secret", ("Kind", "Pattern", "Where"), patterns, "It holds no secret.")
     is_copy = one["reason"] == RISK and not found["detected_patterns"]
     title = "Redacted copy of a refused payload" if is_copy else f"Not written: {_why(one)}"
-    discard = button(desk, "Discard", "/drafts/discard", [("id", identity)], kind="danger")
+    discard = button(context, "Discard", "/drafts/discard", [("id", identity)], kind="danger")
     call = code(f"safe_write path={one['path'] or '…'} draft={identity}")
     how = note("An agent writes it with ", call, ".")
     if found["detected_patterns"]:
@@ -91,15 +90,15 @@ async def draft(desk: Desk, ask: Ask) -> Page:
     )
 
 
-async def discard(desk: Desk, form: Ask) -> str:
-    one = await _named(desk, form.get("id"))
-    if not await desk.look(lambda: desk.looks.discard_draft(one["draft"])):
+async def discard(context: PageContext, form: Ask) -> str:
+    one = await _named(context, form.get("id"))
+    if not await context.read_store(lambda: context.stores.discard_draft(one["draft"])):
         raise NotThere
     return "/drafts?done=discarded"
 
 
-async def _named(desk: Desk, identity: str) -> dict[str, Any]:
-    known = await desk.look(desk.looks.drafts)
+async def _named(context: PageContext, identity: str) -> dict[str, Any]:
+    known = await context.read_store(context.stores.drafts)
     found = next((one for one in known if one["draft"] == identity), None)
     if found is None:
         raise NotThere

@@ -7,10 +7,9 @@ from datetime import date
 from itertools import groupby
 from typing import Final
 
-from perdure.dash.desk import MOST_ROWS, Desk
+from perdure.dash.components import badge, card, code, file_link, session_link
+from perdure.dash.context import MOST_ROWS, PageContext
 from perdure.dash.html import Content, Markup, Row, element, link, table, text
-from perdure.dash.layout import card
-from perdure.dash.pieces import badge, code, file_link, session_link
 from perdure.dash.times import day_name, moment, when
 from perdure.dash.web import Ask, Page, Part
 from perdure.host.recent_events import Event, Kind
@@ -32,9 +31,9 @@ EMPTY: Final = (
 _OF_A_TOOL: Final = frozenset({"refusal", "conflict", "failure", "lost"})
 
 
-async def events(desk: Desk, ask: Ask) -> Page:
+async def events(context: PageContext, ask: Ask) -> Page:
     wanted = ask.get("kind")
-    found = [event for event in await desk.events(1000) if wanted in ("", event.kind)]
+    found = [event for event in await context.events(1000) if wanted in ("", event.kind)]
     kinds = [_choice(kind, label, wanted) for kind, label in (("", "all"), *LABELS.items())]
     days = [card(day, event_table(group)) for day, group in by_day(found[:MOST_ROWS])]
     body = text(days) if days else card("Events", element("p", EMPTY, class_="empty"))

@@ -6,12 +6,11 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.dash.desk import Desk, mask
+from perdure.dash.components import badge, card, change_link, code, count, facts, file_link, short
+from perdure.dash.context import PageContext, mask
 from perdure.dash.html import Content, Markup, Row, element, link, table
-from perdure.dash.layout import card
-from perdure.dash.pieces import badge, change_link, code, count, facts, file_link, short
 from perdure.dash.times import when
-from perdure.dash.tools import ToolFailed
+from perdure.dash.tool_client import ToolFailed
 from perdure.dash.web import Ask, Page, Part
 
 DEFAULT: Final = "HANDOFF.md"
@@ -23,20 +22,20 @@ _OWN_PLACE: Final = frozenset(
 )
 
 
-async def handoffs(desk: Desk, ask: Ask) -> Page:
+async def handoffs(context: PageContext, ask: Ask) -> Page:
     path = ask.get("path", DEFAULT)
     written = [
         one
-        for one in reversed((await desk.tools.call("journal_tail", n=LOOK))["entries"])
+        for one in reversed((await context.tools.call("journal_tail", n=LOOK))["entries"])
         if one["op"] == "handoff"
     ]
     try:
-        found = await desk.tools.call("handoff_read", path=path)
+        found = await context.tools.call("handoff_read", path=path)
     except ToolFailed as failed:
         empty = EMPTY if path == DEFAULT and not written else failed.sentence
         body = card(path, element("p", empty, class_="empty"))
     else:
-        body = element("div", await _handoff(desk, path, found))
+        body = element("div", await _handoff(context, path, found))
     rows = (
         Row(
             one["journal_id"],
@@ -58,13 +57,13 @@ async def handoffs(desk: Desk, ask: Ask) -> Page:
     )
 
 
-async def _handoff(desk: Desk, path: str, found: dict[str, Any]) -> list[Markup]:
+async def _handoff(context: PageContext, path: str, found: dict[str, Any]) -> list[Markup]:
     envelope = found["envelope"]
     known = facts((label, _fact(name, envelope.get(name))) for name, label in _FACTS.items())
     summary = await _prose(str(envelope.get("summary") or "It has no summary."))
     cards = [card([path, " ", badge(str(envelope.get("status", "")))], summary, known)]
     if drift := found["drift_warnings"]:
-        lines = [element("li", await _drift(desk, one)) for one in drift]
+        lines = [element("li", await _drift(context, one)) for one in drift]
         cards.append(card("Changed since the handoff", element("ul", lines, class_="drift")))
     if steps := envelope.get("steps"):
         cards.append(card("Steps", _steps(steps, set(found["ready_steps"]))))
@@ -83,7 +82,7 @@ async def _handoff(desk: Desk, path: str, found: dict[str, Any]) -> list[Markup]
     return cards
 
 
-async def _drift(desk: Desk, warning: dict[str, Any]) -> Content:
+async def _drift(context: PageContext, warning: dict[str, Any]) -> Content:
     path = str(warning["path"])
     match warning["reason"]:
         case "missing":
@@ -92,16 +91,16 @@ async def _drift(desk: Desk, warning: dict[str, Any]) -> Content:
             return [
                 file_link(path),
                 " changed since ",
-                await _compare_link(desk, path, warning["expected_sha256"]),
+                await _compare_link(context, path, warning["expected_sha256"]),
             ]
         case _:
             return [code(path), " cannot be looked at: the path leads out of the workspace"]
 
 
-async def _compare_link(desk: Desk, path: str, sha256: str) -> Content:
+async def _compare_link(context: PageContext, path: str, sha256: str) -> Content:
     """To what changed since the version that the handoff names, if the journal has it."""
     try:
-        versions = (await desk.tools.call("history", path=path, n=100))["versions"]
+        versions = (await context.tools.call("history", path=path, n=100))["versions"]
     except ToolFailed:
         return "(it is not in the journal)"
     known = next((one for one in versions if (one["sha256"] or "").startswith(sha256)), None)

@@ -6,13 +6,9 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from perdure.dash.desk import Desk
-from perdure.dash.html import Content, Markup, Row, element, link, table, text
-from perdure.dash.layout import card
-from perdure.dash.line_counts import Counts
-from perdure.dash.pages.events import day_of
-from perdure.dash.pieces import (
+from perdure.dash.components import (
     badge,
+    card,
     change_link,
     change_word,
     code,
@@ -22,6 +18,10 @@ from perdure.dash.pieces import (
     search,
     session_link,
 )
+from perdure.dash.context import PageContext
+from perdure.dash.html import Content, Markup, Row, element, link, table, text
+from perdure.dash.line_counts import Counts
+from perdure.dash.pages.events import day_of
 from perdure.dash.times import day_name, when
 from perdure.dash.web import Ask, Page, Part
 
@@ -36,10 +36,10 @@ EMPTY: Final = "No changes yet. Files that agents write, edit, move or delete th
 Entry = dict[str, Any]
 
 
-async def journal(desk: Desk, ask: Ask) -> Page:
+async def journal(context: PageContext, ask: Ask) -> Page:
     wanted = {name: ask.get(name) for name in FILTERS}
-    entries, older, seen = await _entries(desk, wanted, ask.get("before"))
-    counts = await desk.line_counts(entries)
+    entries, older, seen = await _entries(context, wanted, ask.get("before"))
+    counts = await context.line_counts(entries)
     days = [
         card(day_name(day), change_table(list(group), counts, "", selects=True))
         for day, group in groupby(entries, key=lambda entry: day_of(entry["ts"]))
@@ -80,8 +80,8 @@ def line_count(entries: Iterable[Entry], counts: Counts) -> Content:
     ]
 
 
-async def entries_of_session(desk: Desk, session: str) -> list[Entry]:
-    found, _, _ = await _entries(desk, {"session": session}, "")
+async def entries_of_session(context: PageContext, session: str) -> list[Entry]:
+    found, _, _ = await _entries(context, {"session": session}, "")
     return found
 
 
@@ -155,13 +155,15 @@ def _notice(ask: Ask) -> tuple[Part, ...]:
     return (Part("notice", note(content, kind="notice")),)
 
 
-async def _entries(desk: Desk, wanted: dict[str, str], before: str) -> tuple[list[Entry], str, list[Entry]]:
+async def _entries(
+    context: PageContext, wanted: dict[str, str], before: str
+) -> tuple[list[Entry], str, list[Entry]]:
     """Newest first; where older ones begin; and all that were looked at. The tool matches whole paths, so the filters
     are applied here, to a bounded number of entries."""
     found: list[Entry] = []
     seen: list[Entry] = []
     for _ in range(MOST_LOOKS):
-        page = await desk.tools.call("journal_tail", n=LOOK, cursor=before)
+        page = await context.tools.call("journal_tail", n=LOOK, cursor=before)
         entries = list(reversed(page["entries"]))
         seen += entries
         found += [one for one in entries if _matches(one, wanted)]

@@ -6,15 +6,13 @@ import time
 from typing import Final
 
 from perdure.dash.charts import Line, chart
-from perdure.dash.desk import MOST_ROWS, Call, Desk
+from perdure.dash.components import card, code, session_link, untrusted_part
+from perdure.dash.context import MOST_ROWS, Call, PageContext
 from perdure.dash.html import Markup, element, link, table
-from perdure.dash.layout import card
 from perdure.dash.pages.events import event_table
 from perdure.dash.pages.servers import server_table
 from perdure.dash.pages.tools import tool_table
-from perdure.dash.pages.untrusted import untrusted_part
-from perdure.dash.pieces import code, session_link
-from perdure.dash.tools import ToolFailed
+from perdure.dash.tool_client import ToolFailed
 from perdure.dash.verdict import Verdict, judge
 from perdure.dash.web import Ask, Page, Part
 
@@ -22,47 +20,49 @@ MOST_EVENTS: Final = 8
 MOST_TOOLS: Final = 8
 
 
-async def overview(desk: Desk, ask: Ask) -> Page:
-    servers, counters = desk.servers(), desk.tool_counters()
-    events = await desk.events()
-    calls, failed = desk.pulse.window
+async def overview(context: PageContext, ask: Ask) -> Page:
+    servers, counters = context.servers(), context.tool_counters()
+    events = await context.events()
+    calls, failed = context.metrics.window
     verdict = judge(servers, events, calls, failed, time.time())
     all_events = link("All events", "/events", class_="more") if len(events) > MOST_EVENTS else None
     all_tools = link("All tools", "/tools", class_="more") if len(counters) > MOST_TOOLS else None
     return Page(
         "Overview",
         (
-            Part("verdict", _verdict(verdict, desk)),
-            Part("figures", await _figures(desk, calls, failed)),
-            untrusted_part(desk.untrusted),
+            Part("verdict", _verdict(verdict, context)),
+            Part("figures", await _figures(context, calls, failed)),
+            untrusted_part(context.untrusted),
             Part(
                 "events", card("Latest events", event_table(events[:MOST_EVENTS]), all_events), news="event"
             ),
             Part("tools", card("Tools", tool_table(counters, MOST_TOOLS), all_tools)),
-            Part("charts", _charts(desk)),
+            Part("charts", _charts(context)),
             Part("servers", card("Servers", server_table(servers))),
-            Part("running", card("Running now", _running(desk.calls()))),
+            Part("running", card("Running now", _running(context.calls()))),
         ),
     )
 
 
-def _verdict(verdict: Verdict, desk: Desk) -> Markup:
-    hint = f" No client is connected yet; clients connect at {desk.address}." if not desk.clients else ""
+def _verdict(verdict: Verdict, context: PageContext) -> Markup:
+    hint = (
+        f" No client is connected yet; clients connect at {context.address}." if not context.clients else ""
+    )
     return element("p", element("b", verdict.text), hint, class_=f"verdict {verdict.level}", role="status")
 
 
-async def _figures(desk: Desk, calls: int, failed: int) -> Markup:
+async def _figures(context: PageContext, calls: int, failed: int) -> Markup:
     try:
-        writes = None if desk.is_wrapped else await desk.look(desk.looks.writes_today)
+        writes = None if context.is_wrapped else await context.read_store(context.stores.writes_today)
     except ToolFailed:
         writes = None
-    faults = desk.sessions.server_pool.faults
+    faults = context.sessions.server_pool.faults
     share = f" ({failed / calls:.0%})" if failed and calls else ""
     second = ("Faults since the start", f"{faults:,}", "/events", bool(faults))
     if writes is not None:
         second = ("Changes today", f"{writes:,}", "/journal", False)
     figures = (
-        ("Sessions", f"{len(desk.clients):,}", "/sessions", False),
+        ("Sessions", f"{len(context.clients):,}", "/sessions", False),
         second,
         ("Calls in 5 min", f"{calls:,}", "/tools", False),
         ("Failed calls in 5 min", f"{failed:,}{share}", "/events?kind=failure", bool(failed)),
@@ -79,21 +79,21 @@ async def _figures(desk: Desk, calls: int, failed: int) -> Markup:
     )
 
 
-def _charts(desk: Desk) -> Markup:
-    beats = list(desk.pulse.beats)
+def _charts(context: PageContext) -> Markup:
+    samples = list(context.metrics.samples)
     return element(
         "div",
         chart(
             "Calls per second",
             "/s",
-            Line("calls", "first", [beat.calls for beat in beats]),
-            Line("failed", "bad", [beat.errors for beat in beats]),
+            Line("calls", "first", [sample.calls for sample in samples]),
+            Line("failed", "bad", [sample.errors for sample in samples]),
         ),
         chart(
             "Latency",
             "ms",
-            Line("p50", "first", [beat.p50 for beat in beats]),
-            Line("p99", "second", [beat.p99 for beat in beats]),
+            Line("p50", "first", [sample.p50 for sample in samples]),
+            Line("p99", "second", [sample.p99 for sample in samples]),
         ),
         class_="charts",
     )

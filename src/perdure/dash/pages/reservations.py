@@ -6,12 +6,11 @@ import asyncio
 import subprocess
 from typing import Final
 
-from perdure.dash.desk import Desk
+from perdure.dash.components import button, card, code
+from perdure.dash.context import PageContext
 from perdure.dash.html import Row, table
-from perdure.dash.layout import card
-from perdure.dash.pieces import button, code
 from perdure.dash.times import when
-from perdure.dash.tools import ToolFailed
+from perdure.dash.tool_client import ToolFailed
 from perdure.dash.web import Ask, NotThere, Page, Part
 from perdure.host.compose import own_command
 
@@ -20,8 +19,8 @@ EMPTY: Final = "No path is reserved. Agents reserve with the tool reserve, peopl
 COMMAND_S: Final = 30
 
 
-async def reservations(desk: Desk, ask: Ask) -> Page:
-    holders = (await desk.tools.call("reserve", action="list"))["holders"]
+async def reservations(context: PageContext, ask: Ask) -> Page:
+    holders = (await context.tools.call("reserve", action="list"))["holders"]
     rows = (
         Row(
             f"{one['token']}-{one['path']}",
@@ -34,7 +33,7 @@ async def reservations(desk: Desk, ask: Ask) -> Page:
                 when(one["until"]),
                 one["reason"],
                 button(
-                    desk,
+                    context,
                     "Release",
                     "/reservations/release",
                     [("token", str(one["token"]))],
@@ -48,12 +47,12 @@ async def reservations(desk: Desk, ask: Ask) -> Page:
     return Page("Reservations", (Part("reservations", body),))
 
 
-async def release(desk: Desk, form: Ask) -> str:
+async def release(context: PageContext, form: Ask) -> str:
     """As `perdure release --force` does: a person decides."""
     token = form.get("token")
     if not token.isdigit():
         raise NotThere
-    workspace = desk.sessions.settings.workspaces[0]
+    workspace = context.sessions.settings.workspaces[0]
     command = own_command("release", token, "--force", "--workspace", workspace, "--json")
     done = await asyncio.to_thread(
         subprocess.run, command, capture_output=True, timeout=COMMAND_S, check=False

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from typing import Final, Literal, cast
 
-from perdure.dash.desk import Desk, ServerRow, mask
+from perdure.dash.components import block, button, card, code, count, facts, health, note, session_link
+from perdure.dash.context import PageContext, ServerRow, mask
 from perdure.dash.html import Content, Figure, Markup, address, element, link, table
-from perdure.dash.layout import card
 from perdure.dash.pages.events import event_table
 from perdure.dash.pages.tools import WAITS, tool_figures
-from perdure.dash.pieces import block, button, code, count, facts, health, note, session_link
 from perdure.dash.times import lasting, when
-from perdure.dash.tools import ToolFailed
+from perdure.dash.tool_client import ToolFailed
 from perdure.dash.web import Ask, NotThere, Page, Part
 from perdure.kernel.events import Order
 
@@ -26,29 +25,32 @@ _DONE: Final = {
 }
 
 
-async def servers(desk: Desk, ask: Ask) -> Page:
+async def servers(context: PageContext, ask: Ask) -> Page:
     return Page(
-        "Servers", (Part("servers", card("Servers behind all sessions", server_table(desk.servers()))),)
+        "Servers", (Part("servers", card("Servers behind all sessions", server_table(context.servers()))),)
     )
 
 
-async def server(desk: Desk, ask: Ask) -> Page:
-    row = _named(desk, ask.get("name"))
-    counters = desk.tool_counters()
-    offered = desk.tools_of(row.name)
+async def server(context: PageContext, ask: Ask) -> Page:
+    row = _named(context, ask.get("name"))
+    counters = context.tool_counters()
+    offered = context.tools_of(row.name)
     tools = table(
         f"Tools of {row.name}",
         ("Tool", "Calls", "Failed", "p50", "p99", "Description"),
         ((code(name, class_="name"), *tool_figures(counters.get(name)), text) for name, text in offered),
         "This server has not listed its tools yet.",
     )
-    found = [event for event in await desk.events() if event.subject == row.name]
+    found = [event for event in await context.events() if event.subject == row.name]
     stderr = await mask(row.stderr)
     return Page(
         row.name,
         (
-            *_notice(desk, row, ask.get("done")),
-            Part("server", card([row.name, " ", health(row.state)], _facts(desk, row), _actions(desk, row))),
+            *_notice(context, row, ask.get("done")),
+            Part(
+                "server",
+                card([row.name, " ", health(row.state)], _facts(context, row), _actions(context, row)),
+            ),
             Part(
                 "events", card("Events", event_table(found[:MOST_EVENTS], f"Nothing happened to {row.name}."))
             ),
@@ -58,13 +60,13 @@ async def server(desk: Desk, ask: Ask) -> Page:
     )
 
 
-async def disable(desk: Desk, ask: Ask) -> Page:
+async def disable(context: PageContext, ask: Ask) -> Page:
     """What it would mean, and the button that does it."""
-    row = _named(desk, ask.get("name"))
+    row = _named(context, ask.get("name"))
     if row.spec.builtin:
         raise ToolFailed(_never(row.name))
-    calls = [call for call in desk.calls() if call.mount == row.name]
-    users = [one for one in desk.clients if row.name in one.kernel.state.mounts]
+    calls = [call for call in context.calls() if call.mount == row.name]
+    users = [one for one in context.clients if row.name in one.kernel.state.mounts]
     names = [one.kernel.state.session for one in users]
     who = table(
         "Sessions that use it",
@@ -78,7 +80,7 @@ async def disable(desk: Desk, ask: Ask) -> Page:
         "enabled again or perdure serve is restarted. Running calls end with an error."
     )
     go = button(
-        desk, "Disable now", "/mounts/order", [("action", "disable"), ("name", row.name)], kind="danger"
+        context, "Disable now", "/mounts/order", [("action", "disable"), ("name", row.name)], kind="danger"
     )
     back = link("Cancel", "/mounts/server", {"name": row.name}, class_="button")
     body = card(
@@ -87,15 +89,15 @@ async def disable(desk: Desk, ask: Ask) -> Page:
     return Page(f"Disable {row.name}?", (Part("disable", body),), is_live=False)
 
 
-async def order(desk: Desk, form: Ask) -> str:
+async def order(context: PageContext, form: Ask) -> str:
     """Restart, disable or enable a server for everyone."""
     action = form.get("action")
-    row = _named(desk, form.get("name"))
+    row = _named(context, form.get("name"))
     if action not in _DONE:
         raise NotThere
     if action == "disable" and row.spec.builtin:
         raise ToolFailed(_never(row.name))
-    desk.sessions.order(Order(row.name, cast("Literal['restart', 'enable', 'disable']", action)))
+    context.sessions.order(Order(row.name, cast("Literal['restart', 'enable', 'disable']", action)))
     return address("/mounts/server", {"name": row.name, "done": action})
 
 
@@ -119,8 +121,8 @@ def server_table(rows: list[ServerRow]) -> Markup:
     )
 
 
-def _facts(desk: Desk, row: ServerRow) -> Markup:
-    command = desk.sessions.shown_command(row.spec)
+def _facts(context: PageContext, row: ServerRow) -> Markup:
+    command = context.sessions.shown_command(row.spec)
     pairs: list[tuple[str, Content]] = [
         ("State", [health(row.state), _retry(row)]),
         ("Started", when(row.started_at) or "not running"),
@@ -135,30 +137,30 @@ def _facts(desk: Desk, row: ServerRow) -> Markup:
     )
 
 
-def _actions(desk: Desk, row: ServerRow) -> Markup | None:
+def _actions(context: PageContext, row: ServerRow) -> Markup | None:
     if row.state == "untrusted":
         return note(row.hint)
     if row.state == "disabled":
-        return element("div", _button(desk, row.name, "enable", "main"), class_="actions")
+        return element("div", _button(context, row.name, "enable", "main"), class_="actions")
     stop = link("Disable…", "/mounts/disable", {"name": row.name}, class_="button danger")
     return element(
         "div",
-        _button(desk, row.name, "restart", "plain"),
+        _button(context, row.name, "restart", "plain"),
         stop if not row.spec.builtin else note("The built-in server cannot be disabled."),
         class_="actions",
     )
 
 
-def _button(desk: Desk, name: str, action: str, kind: Literal["plain", "main"]) -> Markup:
+def _button(context: PageContext, name: str, action: str, kind: Literal["plain", "main"]) -> Markup:
     fields = [("action", action), ("name", name)]
     label = action.capitalize()
-    return button(desk, label, "/mounts/order", fields, kind=kind, said=f"{label} {name}")
+    return button(context, label, "/mounts/order", fields, kind=kind, said=f"{label} {name}")
 
 
-def _notice(desk: Desk, row: ServerRow, done: str) -> tuple[Part, ...]:
+def _notice(context: PageContext, row: ServerRow, done: str) -> tuple[Part, ...]:
     if done not in _DONE:
         return ()
-    back = _button(desk, row.name, "enable", "plain") if done == "disable" else None
+    back = _button(context, row.name, "enable", "plain") if done == "disable" else None
     return (Part("notice", element("div", note(f"{row.name} {_DONE[done]}.", kind="notice"), back)),)
 
 
@@ -179,8 +181,8 @@ def _retry(row: ServerRow) -> Content:
     return element("span", f" tries again in {left} s", class_="hint")
 
 
-def _named(desk: Desk, name: str) -> ServerRow:
-    row = next((row for row in desk.servers() if row.name == name), None)
+def _named(context: PageContext, name: str) -> ServerRow:
+    row = next((row for row in context.servers() if row.name == name), None)
     if row is None:
         raise NotThere
     return row

@@ -7,15 +7,14 @@ import time
 from typing import Any, Final
 
 from perdure.dash.charts import NO_DATA, milliseconds
-from perdure.dash.desk import MOST_ROWS, Desk
+from perdure.dash.components import badge, card, code, count, facts, field, search, session_link, short
+from perdure.dash.context import MOST_ROWS, PageContext
 from perdure.dash.html import Cell, Content, Figure, Markup, Row, element, link, table
-from perdure.dash.layout import card
 from perdure.dash.pages.events import LABELS
 from perdure.dash.pages.journal import change_table, entries_of_session
 from perdure.dash.pages.tools import tool_table
-from perdure.dash.pieces import badge, code, count, facts, field, search, session_link, short
 from perdure.dash.times import when
-from perdure.dash.tools import ToolFailed
+from perdure.dash.tool_client import ToolFailed
 from perdure.dash.web import Ask, NotThere, Page, Part
 from perdure.host.recent_events import describe_call
 from perdure.kernel.state import EndedCall
@@ -37,46 +36,48 @@ EMPTY: Final = "No client is connected. Clients connect at {0}, or with perdure 
 SINCE: Final = ("10m", "1h", "today")
 
 
-async def sessions(desk: Desk, ask: Ask) -> Page:
-    known = sorted(desk.clients, key=lambda one: -one.used_at)
-    rows = (Row(_id(one), _row(desk, one)) for one in known[:MOST_ROWS])
-    body = table("Sessions, the last used first", HEADS, rows, EMPTY.format(desk.address))
+async def sessions(context: PageContext, ask: Ask) -> Page:
+    known = sorted(context.clients, key=lambda one: -one.used_at)
+    rows = (Row(_id(one), _row(context, one)) for one in known[:MOST_ROWS])
+    body = table("Sessions, the last used first", HEADS, rows, EMPTY.format(context.address))
     hint = "A session that is not used for five minutes leaves this list; it comes back with its next call."
     title = count(len(known), "session")
     return Page("Sessions", (Part("sessions", card(title, body, element("p", hint, class_="hint"))),))
 
 
-async def session(desk: Desk, ask: Ask) -> Page:
+async def session(context: PageContext, ask: Ask) -> Page:
     """One session: its calls, its tools and its writes. Its writes are known as long as the journal is."""
     identity = ask.get("id")
-    found = next((one for one in desk.sessions.all if _id(one) == identity), None)
-    entries = await _entries(desk, identity)
+    found = next((one for one in context.sessions.all if _id(one) == identity), None)
+    entries = await _entries(context, identity)
     if found is None and not entries:
         raise NotThere
     client = found.kernel.state.session.client_name if found is not None else entries[0]["client"]
-    parts = [Part("session", card(f"Session of {client}", _facts(desk, identity, found)))]
+    parts = [Part("session", card(f"Session of {client}", _facts(context, identity, found)))]
     if found is not None:
         metrics = found.kernel.state.metrics
         parts.append(Part("calls", card("Latest calls", _calls(metrics.recent)), news="call"))
         parts.append(Part("tools", card("Tools", tool_table(metrics.tools, MOST_ROWS))))
-    if not desk.is_wrapped:
-        writes = change_table(entries, await desk.line_counts(entries), "This session has changed no file.")
+    if not context.is_wrapped:
+        writes = change_table(
+            entries, await context.line_counts(entries), "This session has changed no file."
+        )
         undo = _undo_form(identity) if entries else None
         more = link("All in the journal", "/journal", {"session": identity}, class_="more")
         parts.append(Part("writes", card("Changes", undo, writes, more), news="change"))
     return Page(f"{client} · {identity[:8]}", tuple(parts))
 
 
-async def _entries(desk: Desk, identity: str) -> list[dict[str, Any]]:
-    if desk.is_wrapped or not identity:
+async def _entries(context: PageContext, identity: str) -> list[dict[str, Any]]:
+    if context.is_wrapped or not identity:
         return []
     try:
-        return await entries_of_session(desk, identity)
+        return await entries_of_session(context, identity)
     except ToolFailed:
         return []  # the calls of the session are shown all the same
 
 
-def _facts(desk: Desk, identity: str, found: HttpSession | None) -> Markup:
+def _facts(context: PageContext, identity: str, found: HttpSession | None) -> Markup:
     if found is None:
         return facts(
             [("Session", short(identity)), ("State", "not in memory: it is not connected or not used")]
@@ -85,7 +86,7 @@ def _facts(desk: Desk, identity: str, found: HttpSession | None) -> Markup:
     return facts(
         [
             ("Session", short(identity)),
-            ("Workspace", _workspace(desk, found)),
+            ("Workspace", _workspace(context, found)),
             ("Protocol", state.version or LATEST_MODERN),
             ("Started", when(_wall(state.started_at))),
             ("Last used", when(_wall(found.used_at))),
@@ -96,13 +97,13 @@ def _facts(desk: Desk, identity: str, found: HttpSession | None) -> Markup:
     )
 
 
-def _row(desk: Desk, one: HttpSession) -> tuple[Cell, ...]:
+def _row(context: PageContext, one: HttpSession) -> tuple[Cell, ...]:
     state, metrics = one.kernel.state.session, one.kernel.state.metrics
     last = metrics.recent[-1] if metrics.recent else None
     return (
         state.client_name,
         session_link(state.session_id),
-        _workspace(desk, one),
+        _workspace(context, one),
         when(_wall(state.started_at)),
         code(last.tool) if last is not None else NO_DATA,
         metrics.totals.requests,
@@ -146,8 +147,8 @@ def _undo_form(identity: str) -> Markup:
     return search("Undo the changes of this session", "Undo all since then…", "/journal/undo", hidden, since)
 
 
-def _workspace(desk: Desk, one: HttpSession) -> Content:
-    names = [one.workspace] if one.workspace else list(desk.sessions.settings.workspaces)
+def _workspace(context: PageContext, one: HttpSession) -> Content:
+    names = [one.workspace] if one.workspace else list(context.sessions.settings.workspaces)
     return element("span", ", ".join(os.path.basename(path) for path in names), title="\n".join(names))
 
 

@@ -6,10 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.dash.desk import Desk, mask_all
+from perdure.dash.components import badge, block, card, code, field, search, session_link
+from perdure.dash.context import PageContext, mask_all
 from perdure.dash.html import Content, Markup, Row, element, link, table
-from perdure.dash.layout import card
-from perdure.dash.pieces import badge, block, code, field, search, session_link
 from perdure.dash.times import lasting, when
 from perdure.dash.web import Ask, NotThere, Page, Part
 
@@ -18,14 +17,14 @@ MOST_VALUE: Final = 120
 EMPTY: Final = "No keys in this namespace yet. Values that agents share with set_state appear here."
 
 
-async def state(desk: Desk, ask: Ask) -> Page:
+async def state(context: PageContext, ask: Ask) -> Page:
     namespace, prefix = ask.get("namespace", DEFAULT), ask.get("prefix")
-    found = await desk.tools.call(
+    found = await context.tools.call(
         "list_state", namespace=namespace, prefix=prefix, cursor=ask.get("after"), values=True
     )
-    known = await desk.look(desk.looks.state)
+    known = await context.read_store(context.stores.state)
     names = [one["key"] for one in found["keys"]]
-    writers = await desk.look(lambda: desk.looks.writers(namespace, names))
+    writers = await context.read_store(lambda: context.stores.writers(namespace, names))
     values = await mask_all(str(one["value"]) for one in found["keys"])
     rows = (
         Row(one["key"], _key_row(one, namespace, value, writers.get(one["key"], "")))
@@ -49,17 +48,17 @@ async def state(desk: Desk, ask: Ask) -> Page:
             Part("keys", card(["Keys of ", code(namespace)], keys, more), news="key"),
             Part("namespaces", card("Namespaces", _namespaces(known["namespaces"], namespace))),
             Part("leases", card("Leases", _leases(known["leases"]))),
-            Part("lease", await _lease(desk, ask, namespace)),
-            Part("waiters", card("Waiting for a change", _waiters(desk))),
+            Part("lease", await _lease(context, ask, namespace)),
+            Part("waiters", card("Waiting for a change", _waiters(context))),
         ),
     )
 
 
-async def key(desk: Desk, ask: Ask) -> Page:
+async def key(context: PageContext, ask: Ask) -> Page:
     namespace, name = ask.get("namespace", DEFAULT), ask.exact("key")
     if not name:
         raise NotThere
-    past = (await desk.tools.call("state_history", namespace=namespace, key=name, limit=50))["versions"]
+    past = (await context.tools.call("state_history", namespace=namespace, key=name, limit=50))["versions"]
     shown = await mask_all(str(one.get("value") or "") for one in past)
     rows = (
         (
@@ -132,19 +131,19 @@ def _leases(known: list[dict[str, Any]]) -> Markup:
     return table("Leases that are held", ("Lease", "Namespace", "Owner", "Left"), rows, empty)
 
 
-async def _lease(desk: Desk, ask: Ask, namespace: str) -> Markup:
+async def _lease(context: PageContext, ask: Ask, namespace: str) -> Markup:
     name = ask.get("lease")
     hidden = element("input", type="hidden", name="namespace", value=namespace)
     form = search("Leases", "Look up", "/state", hidden, field("Lease", "lease", name))
     if not name:
         return card("Find a lease", form)
-    found = await desk.tools.call("lease", action="status", name=name, namespace=namespace)
+    found = await context.tools.call("lease", action="status", name=name, namespace=namespace)
     owner = f" by {found['owner']} until " if found.get("owner") else None
     status = element("p", code(name), " ", badge(found["status"]), owner, when(found.get("expires_at")))
     return card("Find a lease", form, status)
 
 
-def _waiters(desk: Desk) -> Markup:
+def _waiters(context: PageContext) -> Markup:
     rows = (
         (
             code(str(one.arguments.get("key") or f"{one.arguments.get('prefix', '')}…")),
@@ -153,7 +152,7 @@ def _waiters(desk: Desk) -> Markup:
             session_link(one.session),
             one.seconds,
         )
-        for one in desk.calls()
+        for one in context.calls()
         if one.name == "state_wait"
     )
     heads = ("Key", "Namespace", "Client", "Session", "Seconds")

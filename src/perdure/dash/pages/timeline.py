@@ -6,14 +6,13 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from perdure.dash.desk import Desk, mask_all
+from perdure.dash.components import badge, button, card, code, count, facts, field, file_link, note, search
+from perdure.dash.context import PageContext, mask_all
 from perdure.dash.diffs import show_diff
 from perdure.dash.html import Content, Markup, Row, address, element, link, table, text
-from perdure.dash.layout import card
 from perdure.dash.pages.changes import conflicts_page
-from perdure.dash.pieces import badge, button, code, count, facts, field, file_link, note, search
 from perdure.dash.times import when
-from perdure.dash.tools import ToolFailed
+from perdure.dash.tool_client import ToolFailed
 from perdure.dash.web import Ask, NotThere, Page, Part
 
 PAGE: Final = 50
@@ -39,10 +38,10 @@ EMPTY: Final = (
 Change = dict[str, Any]
 
 
-async def timeline(desk: Desk, ask: Ask) -> Page:
+async def timeline(context: PageContext, ask: Ask) -> Page:
     wanted = {name: ask.get(name) for name in FILTERS}
     given: dict[str, Any] = {**wanted, "turn": int(wanted["turn"]) if wanted["turn"].isdigit() else ""}
-    payload = await desk.tools.call("timeline", n=PAGE, cursor=ask.get("before"), **given)
+    payload = await context.tools.call("timeline", n=PAGE, cursor=ask.get("before"), **given)
     changes = await _masked(payload["changes"][::-1])
     turns = [
         card(_title(calls[0]), _call_table(calls))
@@ -66,18 +65,18 @@ async def timeline(desk: Desk, ask: Ask) -> Page:
     )
 
 
-async def change(desk: Desk, ask: Ask) -> Page:
+async def change(context: PageContext, ask: Ask) -> Page:
     """One change: who made it and how, and the diff of each file."""
     identity = ask.get("id")
     if not identity.isdigit():
         raise NotThere
     # The newest change before the next row is the one that begins with this row.
-    found = (await desk.tools.call("timeline", n=1, cursor=str(int(identity) + 1)))["changes"]
+    found = (await context.tools.call("timeline", n=1, cursor=str(int(identity) + 1)))["changes"]
     if not found or found[0]["id"] != identity:
         raise NotThere
     [one] = await _masked(found)
     diffs = [
-        await _diff(desk, path, identity, is_open=len(one["paths"]) <= MOST_OPEN_DIFFS)
+        await _diff(context, path, identity, is_open=len(one["paths"]) <= MOST_OPEN_DIFFS)
         for path in one["paths"][:MOST_DIFFS]
     ]
     hidden = max(one["files"], len(one["paths"])) - len(diffs)
@@ -97,20 +96,22 @@ async def change(desk: Desk, ask: Ask) -> Page:
     )
 
 
-async def rewind(desk: Desk, ask: Ask) -> Page:
+async def rewind(context: PageContext, ask: Ask) -> Page:
     """A dry run: what a rewind to before a change takes back, and whose it is."""
     identity = ask.get("to")
     if not identity:
         raise NotThere
-    plan = await desk.tools.call("rewind", to=identity, dry_run=True)
+    plan = await context.tools.call("rewind", to=identity, dry_run=True)
     if plan["conflicts"]:
         return conflicts_page("Rewind", plan["conflicts"], [])
     reverted = plan["reverted"]
     authors: dict[str, list[str]] = {}
     for one in reverted:
         authors.setdefault(one["path"], []).append(one.get("agent") or one["client"])
-    newest = (await desk.tools.call("timeline", n=1))["changes"][-1]["id"]
-    go = button(desk, "Rewind now", "/timeline/rewind", [("to", identity), ("newest", newest)], kind="danger")
+    newest = (await context.tools.call("timeline", n=1))["changes"][-1]["id"]
+    go = button(
+        context, "Rewind now", "/timeline/rewind", [("to", identity), ("newest", newest)], kind="danger"
+    )
     shown = [(file_link(path), ", ".join(dict.fromkeys(names))) for path, names in authors.items()][
         :MOST_FILES
     ]
@@ -136,12 +137,12 @@ async def rewind(desk: Desk, ask: Ask) -> Page:
     return Page(f"Rewind to before change {identity}", (Part("preview", body),), is_live=False)
 
 
-async def rewind_now(desk: Desk, form: Ask) -> str:
+async def rewind_now(context: PageContext, form: Ask) -> str:
     """What was previewed, unless something was changed since."""
-    newest = (await desk.tools.call("timeline", n=1))["changes"][-1]["id"]
+    newest = (await context.tools.call("timeline", n=1))["changes"][-1]["id"]
     if newest != form.get("newest"):
         raise ToolFailed("nothing was rewound: a file was changed after the preview")
-    done = await desk.tools.call("rewind", to=form.get("to"), dry_run=False)
+    done = await context.tools.call("rewind", to=form.get("to"), dry_run=False)
     if done["conflicts"]:
         raise ToolFailed("nothing was rewound: a file was changed after the preview")
     return address("/timeline", {"done": form.get("to"), "redo": done["journal_ids"][0]})
@@ -245,10 +246,10 @@ def _about(one: Change) -> Markup:
     return facts(pairs)
 
 
-async def _diff(desk: Desk, path: str, identity: str, *, is_open: bool) -> Markup:
+async def _diff(context: PageContext, path: str, identity: str, *, is_open: bool) -> Markup:
     try:
-        found = await desk.tools.call("diff", path=path, to=identity)
-        shown = show_diff(await desk.tools.masked(found["diff"]), f"Diff of {path}")
+        found = await context.tools.call("diff", path=path, to=identity)
+        shown = show_diff(await context.tools.masked(found["diff"]), f"Diff of {path}")
     except ToolFailed as failed:  # a directory, or a content that is not kept any longer
         shown = note(failed.sentence)
     return element("details", element("summary", code(path)), shown, open=is_open)

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from perdure.dash.charts import NO_DATA, milliseconds
-from perdure.dash.desk import MOST_ROWS, Desk
+from perdure.dash.components import card, code
+from perdure.dash.context import MOST_ROWS, PageContext
 from perdure.dash.html import Cell, Figure, Markup, element, table
-from perdure.dash.layout import card
-from perdure.dash.pieces import code
 from perdure.dash.web import Ask, Page, Part
 from perdure.kernel.metrics import quantile
 from perdure.kernel.state import ToolCounters
@@ -18,8 +17,8 @@ EMPTY: Final = "No tool was called yet. Each tool that a client calls appears he
 WAITS: Final = "The time of tools that wait by intent, such as state_wait, is left out."
 
 
-async def tools(desk: Desk, ask: Ask) -> Page:
-    body = tool_table(desk.tool_counters(), MOST_ROWS)
+async def tools(context: PageContext, ask: Ask) -> Page:
+    body = tool_table(context.tool_counters(), MOST_ROWS)
     hint = element("p", f"All clients, since perdure serve was started. {WAITS}", class_="hint")
     return Page("Tools", (Part("tools", card("Calls per tool", body, hint)),))
 

@@ -1,4 +1,4 @@
-"""What every page works with, and what it knows of the running server without asking a tool."""
+"""The context of every page: sessions, servers, running calls, events, and access to tools and stores."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 
 from perdure.dash.line_counts import LineCounts
-from perdure.dash.pulse import Pulse
-from perdure.dash.tools import ToolFailed, Tools
+from perdure.dash.metrics import CallMetrics
+from perdure.dash.tool_client import ToolClient, ToolFailed
 from perdure.host.recent_events import Event, describe
 from perdure.kernel.state import Invocation, Open, ToolCounters
 from perdure.protocol.faults import Fault
@@ -72,8 +72,8 @@ class ServerRow(msgspec.Struct):
         return describe(Fault(known["class"], known["code"], 0, known.get("detail", ""))).removeprefix("was ")
 
 
-class Looks(Protocol):
-    """What no tool tells of the stores; each may wait, so it is asked in a thread."""
+class StoreReader(Protocol):
+    """What no tool reports of the stores. Each method may block, so it is called in a thread."""
 
     def drafts(self) -> list[dict[str, Any]]: ...
     def discard_draft(self, identity: str) -> bool: ...
@@ -84,39 +84,16 @@ class Looks(Protocol):
     def places(self) -> list[tuple[str, str]]: ...
 
 
-class NoLooks:
-    def drafts(self) -> list[dict[str, Any]]:
-        return []
-
-    def discard_draft(self, identity: str) -> bool:
-        return False
-
-    def state(self) -> dict[str, list[dict[str, Any]]]:
-        return {"namespaces": [], "leases": []}
-
-    def writers(self, namespace: str, keys: list[str]) -> dict[str, str]:
-        return {}
-
-    def undos(self) -> list[dict[str, Any]]:
-        return []
-
-    def writes_today(self) -> int | None:
-        return None
-
-    def places(self) -> list[tuple[str, str]]:
-        return []
-
-
-class Desk:
-    """`csrf` is known only to pages that this process made; `address` is where clients connect."""
+class PageContext:
+    """`csrf` is in every form of this process; `address` is where clients connect."""
 
     def __init__(
-        self, sessions: SessionTable, *, is_wrapped: bool, looks: Looks | None = None, address: str = ""
+        self, sessions: SessionTable, *, is_wrapped: bool, stores: StoreReader, address: str
     ) -> None:
-        self.looks: Looks = looks or NoLooks()
+        self.stores = stores
         self.sessions = sessions
-        self.tools = Tools(sessions)
-        self.pulse = Pulse(sessions)
+        self.tools = ToolClient(sessions)
+        self.metrics = CallMetrics(sessions)
         self.is_wrapped = is_wrapped
         self.address = address
         self.csrf = secrets.token_urlsafe(24)
@@ -132,10 +109,10 @@ class Desk:
         files = [file for session in self.sessions.all for file in session.kernel.untrusted]
         return list({file.path: file for file in files}.values())
 
-    async def look(self, look: Callable[[], T]) -> T:
-        """Into a store, in a thread."""
+    async def read_store(self, read: Callable[[], T]) -> T:
+        """Run `read` in a thread. Raises ToolFailed."""
         try:
-            return await asyncio.to_thread(look)
+            return await asyncio.to_thread(read)
         except Exception as error:  # of any backend: the page says so, and the others are shown
             raise ToolFailed(f"the store cannot be read ({type(error).__name__})") from None
 
@@ -147,7 +124,7 @@ class Desk:
 
     def _undos(self) -> list[Event]:
         try:
-            rows = self.looks.undos()
+            rows = self.stores.undos()
         except Exception:  # the events of this process are shown all the same
             return []
         return [_undo_event(row) for row in rows]

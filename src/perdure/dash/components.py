@@ -1,12 +1,14 @@
-"""What several pages are made of."""
+"""Components that several pages share: cards, badges, links, forms, and the notice about untrusted files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, Final, Literal
 
-from perdure.dash.desk import Desk
-from perdure.dash.html import Attribute, Content, Markup, element, link
+from perdure.dash.context import PageContext
+from perdure.dash.html import Attribute, Content, Markup, element, link, table
+from perdure.dash.web import Part
+from perdure.protocol.pending_trust import UntrustedFile, command_for
 
 SHOWN_DIGITS: Final = 12
 HEALTH: Final = {
@@ -19,7 +21,7 @@ HEALTH: Final = {
 
 
 def button(
-    desk: Desk,
+    context: PageContext,
     label: str,
     to: str,
     fields: Iterable[tuple[str, str]],
@@ -28,7 +30,7 @@ def button(
     said: str | None = None,
 ) -> Markup:
     """A form of one button: every change is posted, with the value that only our pages know."""
-    hidden = [("csrf", desk.csrf), *fields]
+    hidden = [("csrf", context.csrf), *fields]
     return element(
         "form",
         [element("input", type="hidden", name=name, value=value) for name, value in hidden],
@@ -36,6 +38,10 @@ def button(
         method="post",
         action=to,
     )
+
+
+def card(title: Content, *content: Content) -> Markup:
+    return element("section", element("h2", title), content, class_="card")
 
 
 def badge(word: str, label: str = "") -> Markup:
@@ -118,3 +124,21 @@ def search(title: str, label: str, to: str, *fields: Markup | None) -> Markup:
         role="search",
         aria_label=title,
     )
+
+
+def untrusted_part(files: Iterable[UntrustedFile]) -> Part:
+    """Settings files of the workspace that wait for trust, and what to type: no page can grant it. Empty where nothing
+    waits, since a part of a live page stays in its place."""
+    rows = [
+        (
+            code(file.path),
+            ", ".join(f"{start.name}: {start.shown}" for start in file.starts) or "nothing",
+            ", ".join(file.settings) or "nothing",
+            code(command_for(file.path)),
+        )
+        for file in files
+    ]
+    if not rows:
+        return Part("untrusted", Markup(""))
+    heads = ("File", "Would start", "Would set", "To trust it, type")
+    return Part("untrusted", card("Not trusted", table("Files that wait for trust", heads, rows, "")))

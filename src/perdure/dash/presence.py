@@ -1,7 +1,7 @@
-"""The serving process among the running hosts: `perdure status`, `top` and `reload` find it as they find any other.
+"""Announces the serving process, and answers status requests: `perdure status`, `top` and `reload` find it like any host.
 
-It answers on a socket of its owner's as a host does (`host/control.py`): to connect is to ask, and nothing is read.
-The answer is bounded, however many sessions there are.
+The socket is for the owner only, as that of a host (`host/control.py`): a connection is a request, and nothing is read
+from it. The answer is bounded, however many sessions there are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure import __version__
-from perdure.dash.desk import Desk, ServerRow
+from perdure.dash.context import PageContext, ServerRow
 from perdure.host import control, presence
 from perdure.kernel import metrics
 from perdure.platform.processes import start_time
@@ -29,11 +29,11 @@ SECONDS: Final = 10
 FRESH_S: Final = 0.2
 
 
-class Announced:
-    """Lives as long as the process. Where no socket can be had it serves all the same, and cannot be asked."""
+class StatusListener:
+    """Lives as long as the process. Without a socket, `perdure status` shows no figures of it."""
 
-    def __init__(self, desk: Desk, address: str) -> None:
-        self._desk = desk
+    def __init__(self, context: PageContext, address: str) -> None:
+        self._context = context
         self._address = address
         self._began = time.monotonic()
         self._answer = b""
@@ -50,7 +50,7 @@ class Announced:
         self._announce()
 
     def _announce(self) -> None:
-        pid, workspaces = os.getpid(), self._desk.sessions.settings.workspaces
+        pid, workspaces = os.getpid(), self._context.sessions.settings.workspaces
         try:
             presence.announce(
                 presence.Presence(
@@ -84,22 +84,22 @@ class Announced:
         now = time.monotonic()
         if now - self._answered_at > FRESH_S:
             said = {"pid": os.getpid(), "version": __version__, "address": self._address}
-            self._answer = msgspec.json.encode({**said, **report(self._desk, now - self._began)}) + b"\n"
+            self._answer = msgspec.json.encode({**said, **report(self._context, now - self._began)}) + b"\n"
             self._answered_at = now
         return self._answer
 
 
-def report(desk: Desk, uptime_s: float) -> dict[str, Any]:
+def report(context: PageContext, uptime_s: float) -> dict[str, Any]:
     """In the form of a host's own report, for all sessions together and for each of those used last."""
-    beats, recent = list(desk.pulse.beats)[-SECONDS:], desk.pulse.recent(SECONDS)
-    sessions = sorted(desk.clients, key=lambda one: -one.used_at)
-    rows, calls = desk.servers(), desk.calls()
+    samples, recent = list(context.metrics.samples)[-SECONDS:], context.metrics.recent(SECONDS)
+    sessions = sorted(context.clients, key=lambda one: -one.used_at)
+    rows, calls = context.servers(), context.calls()
     totals = [one.kernel.state.metrics.totals for one in sessions]
     return {
         "v": REPORT_VERSION,
         "session": f"serve-{os.getpid()}",
         "client": f"{len(sessions)} {'session' if len(sessions) == 1 else 'sessions'}",
-        "calls_per_s": round(sum(beat.calls for beat in beats) / SECONDS, 2),
+        "calls_per_s": round(sum(sample.calls for sample in samples) / SECONDS, 2),
         "latency_ms": {"p50": recent.p50 or 0.0, "p99": recent.p99 or 0.0},
         "in_flight": len(calls),
         "calls": [
@@ -119,19 +119,19 @@ def report(desk: Desk, uptime_s: float) -> dict[str, Any]:
         },
         "telemetry": {
             "totals": {
-                "requests": desk.pulse.calls,
-                "errors": desk.pulse.errors,
-                "tool_errors": desk.pulse.tool_errors,
-                "recovery_faults": desk.sessions.server_pool.faults,
+                "requests": context.metrics.calls,
+                "errors": context.metrics.errors,
+                "tool_errors": context.metrics.tool_errors,
+                "recovery_faults": context.sessions.server_pool.faults,
                 "replays": sum(one.replays for one in totals),
             }
         },
         "events": [
             msgspec.to_builtins(event)
-            for event in islice(desk.sessions.server_pool.events.newest(), MOST_EVENTS)
+            for event in islice(context.sessions.server_pool.events.newest(), MOST_EVENTS)
         ],
         "session_count": len(sessions),
-        "sessions": [_session(desk, one) for one in sessions[:MOST_SESSIONS]],
+        "sessions": [_session(context, one) for one in sessions[:MOST_SESSIONS]],
     }
 
 
@@ -150,13 +150,13 @@ def _mount(row: ServerRow) -> dict[str, Any]:
     return found
 
 
-def _session(desk: Desk, one: HttpSession) -> dict[str, Any]:
+def _session(context: PageContext, one: HttpSession) -> dict[str, Any]:
     state, known = one.kernel.state.session, one.kernel.state.metrics
     counters, now = known.methods.get(CALLS, known.totals), time.monotonic()
     return {
         "session": state.session_id,
         "client": state.client_name[:MOST_NAME],
-        "workspace": one.workspace or desk.sessions.settings.workspaces[0],
+        "workspace": one.workspace or context.sessions.settings.workspaces[0],
         "protocol": state.version or LATEST_MODERN,
         "idle_ms": int(max(0.0, now - one.used_at) * 1000),
         "calls_per_s": round(metrics.pace(known.pace, now), 2),

@@ -34,7 +34,7 @@ class ToolFailed(Exception):
         return f"{text[:1].upper()}{text[1:]}."
 
 
-class Tools:
+class ToolClient:
     def __init__(self, sessions: SessionTable) -> None:
         self._sessions = sessions
 

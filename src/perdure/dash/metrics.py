@@ -1,4 +1,4 @@
-"""What all sessions do, second by second: calls, failed calls and latencies of the last five minutes."""
+"""Rolling metrics of all sessions: calls, failed calls and latency for each second of the last five minutes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEPT: Final = 300
 CALL: Final = "tools/call"
 
 
-class Beat(msgspec.Struct, frozen=True):
+class Sample(msgspec.Struct, frozen=True):
     """One second: how many calls ended, how many of them failed, and how long they took in ms; None without a call."""
 
     calls: int = 0
@@ -33,11 +33,11 @@ class _Seen(msgspec.Struct):
     buckets: dict[int, int] = {}
 
 
-class Pulse:
-    """Takes one beat per second for as long as it lives. The dashboard's own calls do not count."""
+class CallMetrics:
+    """Takes one sample each second. The dashboard's own calls do not count."""
 
     def __init__(self, sessions: SessionTable) -> None:
-        self.beats: deque[Beat] = deque([Beat()] * KEPT, KEPT)
+        self.samples: deque[Sample] = deque([Sample()] * KEPT, KEPT)
         self.calls = 0
         self.errors = 0
         self.tool_errors = 0
@@ -46,20 +46,20 @@ class Pulse:
         self._loop = asyncio.get_running_loop()
         self._loop.call_later(EVERY_S, self._tick)
 
-    def recent(self, seconds: int = 10) -> Beat:
+    def recent(self, seconds: int = 10) -> Sample:
         """The last seconds as one: calls per second, and the slowest quantiles among them."""
-        last = [beat for beat in list(self.beats)[-seconds:] if beat.calls]
-        return Beat(
-            round(sum(beat.calls for beat in last) / seconds),
-            sum(beat.errors for beat in last),
-            max((beat.p50 for beat in last if beat.p50 is not None), default=None),
-            max((beat.p99 for beat in last if beat.p99 is not None), default=None),
+        last = [sample for sample in list(self.samples)[-seconds:] if sample.calls]
+        return Sample(
+            round(sum(sample.calls for sample in last) / seconds),
+            sum(sample.errors for sample in last),
+            max((sample.p50 for sample in last if sample.p50 is not None), default=None),
+            max((sample.p99 for sample in last if sample.p99 is not None), default=None),
         )
 
     @property
     def window(self) -> tuple[int, int]:
         """Calls and failed calls of the last five minutes."""
-        return sum(beat.calls for beat in self.beats), sum(beat.errors for beat in self.beats)
+        return sum(sample.calls for sample in self.samples), sum(sample.errors for sample in self.samples)
 
     def _tick(self) -> None:
         self._loop.call_later(EVERY_S, self._tick)
@@ -84,7 +84,7 @@ class Pulse:
         self.calls += calls
         self.errors += errors
         p50, p99 = (quantile(latency, share) if latency.count else None for share in (0.5, 0.99))
-        self.beats.append(Beat(calls, errors, p50, p99))
+        self.samples.append(Sample(calls, errors, p50, p99))
 
 
 def _add_new(latency: Latency, counters: Counters, known: _Seen) -> None:

@@ -1,7 +1,7 @@
-"""What the dashboard shows of the stores that no tool tells: refused payloads, undos, namespaces, held leases.
+"""Reads the stores for the dashboard, where no tool does: drafts, undos, namespaces, held leases.
 
-Metadata only. Everything but discarding a draft is read-only. A file is looked at directly; a server through its own
-backend, kept open.
+Metadata only. Everything but discarding a draft is read-only. A SQLite file is read directly, a server through its
+backend, which stays open.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from perdure.storage.state import StateBackend
 
 
-class Looks:
-    """`perdure.dash.desk.Looks` on the stores that `perdure serve` was told of."""
+class StoreInspector:
+    """`perdure.dash.context.StoreReader` for the stores of `perdure serve`."""
 
     def __init__(self, settings: Settings) -> None:
         self._workspaces = settings.workspaces
