@@ -44,7 +44,7 @@
 | `state.locked` | a round of state calls holds the store's lock; nothing is decided |
 | `state.decided` | it is decided; nothing is written |
 | `state.written` | its rows are written and not committed |
-| `state.committed` | they are committed; nobody has been told |
+| `state.committed` | they are committed and not yet acknowledged |
 | `blob.open_temp` | before a blob's temporary file is opened |
 | `blob.temp_created` | it is open |
 | `blob.clone` | before a reflink is tried |

@@ -10,7 +10,7 @@
 | `copy_range(source, target, size, offset)` | copies inside the kernel: the number of bytes, 0 at the end |
 | `share_blocks(source, target)` | makes one file a copy of another that shares its blocks |
 | `birth_time(path)` | when a file was made, in nanoseconds; None where the file system does not tell |
-| `is_open_for_writing(fd)` | whether some process has this file open for writing; False where nobody can say |
+| `is_open_for_writing(fd)` | whether some process has this file open for writing; False where the system cannot tell |
 
 Where a system lacks one it fails with ENOSYS or one of its neighbours, and `is_missing` tells that from a refusal.
 """

@@ -1,6 +1,6 @@
 """A small process that outlives the host just long enough to leave no orphan behind.
 
-`kill -9` of the host runs none of its code, so somebody else must know its children. The guardian is
+`kill -9` of the host runs none of its code, so another process must know its children. The guardian is
 forked before anything is started, holds the other end of a pipe, and is told every process group as it
 comes and goes. When the pipe ends, the host is dead: it terminates, then kills, what is left. Every child
 also carries a mark in its environment, by which those are found that were started in the host's last

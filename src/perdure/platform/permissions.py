@@ -41,7 +41,7 @@ def current_umask() -> int:
         with open("/proc/self/status") as file:
             return next(int(line.split()[1], 8) for line in file if line.startswith("Umask:"))
     except (OSError, StopIteration):
-        mask = os.umask(0o077)  # for an instant, other threads make files that nobody else may read
+        mask = os.umask(0o077)  # meanwhile, other threads create private files
         os.umask(mask)
         return mask
 

@@ -6,8 +6,8 @@ A blob counts when `put` returns: its bytes and its name are on the device. It n
 a reflink or a copy stays what it was when the file is edited in place. A content that is put again is written
 again over the old file, so a blob that the disk has damaged heals.
 
-Whoever deletes must hold the lock under which references are made: a blob that is put and not yet referenced looks
-like one that nobody needs.
+Deletion needs the lock under which references are made: a blob that was put and is not yet referenced looks like one
+that is no longer needed.
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ class FileChanging(StorageError):
 
 
 class Conflict(StorageError):
-    """Nothing of the other program's content is lost: `found` is what stands at the name now, and `displaced` are contents
-    without a name, which only these open files still hold. Close it, or use `with`."""
+    """Nothing of the other program's content is lost: `found` is the file at the name now, and `displaced` are files
+    without a name, which only these open descriptors still hold. Close it, or use `with`."""
 
     def __init__(
         self,

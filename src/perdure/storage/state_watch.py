@@ -1,6 +1,6 @@
 """Wakes calls that wait for a store to pass a revision, whichever process changed it.
 
-A commit of this process wakes at once. For those of others one thread looks, and only while somebody waits.
+A commit of this process wakes waiters at once. One thread polls for commits of other processes, only while a call waits.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def encode(frame: object) -> bytes:
 
 
 class Wire:
-    """Standard input and output. `lock` makes each frame whole; whoever holds it silences the server."""
+    """Standard input and output. `lock` makes each frame whole; a thread that holds it silences the server."""
 
     def __init__(self, *, noise: bool) -> None:
         self.lock = threading.RLock()

@@ -1,6 +1,7 @@
 """For each line of a file the change that brought it: the versions in the journal are walked back, as `git blame` does.
 
-A move is followed to the old path. An undo brings no line of its own: what it brought back is from whoever wrote it first.
+A move is followed to the old path. An undo is the author of no line: a line that it
+brought back belongs to the change that first wrote it.
 """
 
 from __future__ import annotations

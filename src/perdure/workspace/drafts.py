@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 UNTRIED: Final = ("cancelled", "closing")
-"""Nobody looked at the content."""
+"""Reasons that say nothing about the content: it was not checked."""
 
 
 def content_or_draft(*, both: bool) -> ToolError:

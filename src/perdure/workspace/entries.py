@@ -35,7 +35,7 @@ DIRECTORY: Final = Content(hashlib.sha256(b"").hexdigest(), 0, b"")
 
 
 class EntryState(NamedTuple):
-    """What stands at a name, but for its mode."""
+    """The kind and content of the entry at a name, without its mode."""
 
     kind: FileKind
     sha: Digest
@@ -156,7 +156,7 @@ def content_of(state: EntryState | None, store: ContentStore) -> Content | None:
 
 
 def state_at(dir_fd: int, name: str) -> EntryState | None:
-    """What stands at a name; None for nothing, and for what is neither file, link nor directory."""
+    """The state of the entry at a name; None if there is none, or if it is neither file, link nor directory."""
     try:
         info = directories.stat(name, dir_fd=dir_fd, follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):

@@ -189,7 +189,7 @@ class PlanView:
             return known
         fd = place.open()
         try:
-            # Whatever is replaced can be had back, also what another program wrote.
+            # Every replaced content is kept for undo, also one that another program wrote.
             if os.fstat(fd).st_size >= LARGE:
                 captured = self._captured(name, fd)
             else:

@@ -212,7 +212,7 @@ _TIGHTER: Final[dict[str, _Tighter]] = {
 
 
 def _check_entries(given: Mapping[str, Any]) -> None:
-    """One by one what stands under names of the owner's choice: a conversion of the whole would not say which."""
+    """Check each entry by itself where the owner chooses the keys: converting all at once would not name the bad one."""
     extra = given.get("extend_patterns", {})
     known = FAMILIES | (set(extra) if isinstance(extra, dict) else set())
     for key, kind in (("weights", Share), ("extend_patterns", tuple[ExtraPattern, ...])):

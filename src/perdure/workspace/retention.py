@@ -1,7 +1,7 @@
 """Forgetting, now and then, what is older or larger than what is to be kept; a little at a time, between writes.
 
 Each step is a job like any other, so it runs under the workspace's lock and in a transaction of its own. Files go
-after that is durable. A file written within the last hour stays: somebody may be about to refer to it again.
+after that is durable. A file written within the last hour stays: a running call may be about to refer to it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What landed made durable by itself, many files in one pass: each directory and each file is opened and synced once.
 
-A path that changed several times is synced by its last change alone: only what stands at the name can be lost with
-the power, and only that change knows what has to be written again where the sync fails. Where that fails, too, none
+A path that changed several times is synced by its last change alone: a power cut can only lose the content at
+the name, and only that change knows what to write again if the sync fails. Where that fails, too, none
 of the path's changes is durable: recovery needs all of them to know what a power cut can leave.
 """
 
@@ -200,7 +200,7 @@ class SyncPass:
             self._synced.discard((place.root, folder))
 
     def _opened(self, roots: Roots, place: Place) -> int | None:
-        """What stands at a place by now; None for nothing."""
+        """A descriptor of the entry that is at the place now; None if there is none."""
         dir_fd = self._directory(roots, place.root, os.path.dirname(place.path))
         if dir_fd is None:
             return None
@@ -295,8 +295,8 @@ def _held(roots: Roots, root: int, path: str) -> Iterator[int | None]:
 
 
 def _is_written_again(fd: int, dir_fd: int, name: str, after: Content, store: ContentStore) -> bool:
-    """The same content and facts in another file, synced. False where another content stands there by now: a later
-    change's, whose pages may be lost, or another program's."""
+    """Write the same content and metadata to a new file and sync it. False if the name holds other content by now: that of a
+    later change, whose pages may be lost, or of another program."""
     try:
         with PendingFile(dir_fd, name, like=metadata.capture(fd), sync=True) as pending:
             store.fill(pending, after)

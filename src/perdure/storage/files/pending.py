@@ -8,8 +8,8 @@ What is atomic: another process sees the old file or the new one, and of several
 changes places with the old file first and looks at what came out; if that is not the expected file, they change
 places again, and whatever another program wrote meanwhile is either at its name or handed to the caller.
 
-What is durable: with `sync`, content before its name and the name before the return. Without it, nothing: whoever
-keeps a journal restores what a power cut takes.
+What is durable: with `sync`, content before its name and the name before the return. Without it, nothing: after
+a power cut the journal's recovery writes the content again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from perdure.text.printable import make_printable
 
 
 class Landed(msgspec.Struct, frozen=True):
-    """What stands at the name now."""
+    """The file that is at the name now."""
 
     sha256: str
     size: int
@@ -143,8 +143,8 @@ class PendingFile:
     def replace_if(self, expected: ExpectedEntry) -> Landed:
         """Take the place of the expected file, link or directory, or raise `Conflict` with every other content kept.
 
-        A file that a program has open for writing is a conflict as well: it would go on writing to what nobody
-        can see any more.
+        A file that a program has open for writing is a conflict as well: it would go on writing to a file
+        that no longer has a name.
         """
         self.seal()
         with directory_lock(self.dir_fd):

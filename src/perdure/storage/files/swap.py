@@ -1,4 +1,4 @@
-"""Two files changed places, and what came out is not what was expected: how everything gets back.
+"""Undoes an exchange of two files when the displaced file is not the expected one.
 
 Any number of programs may rename and write meanwhile. The rule: the newest foreign content ends at the name, and
 a foreign content that no name holds any more is handed on as an open file, never dropped.
@@ -6,8 +6,8 @@ a foreign content that no name holds any more is handed on as an open file, neve
 One race remains: a program that reads the name between the exchange and the swap back sees ours, without the newest
 foreign content.
 
-This holds against programs that write or rename. Two that exchange at once would take each other's unverified content
-for a foreign one, so those who exchange, whatever their workspaces, take turns in a directory (`alone`).
+This holds against programs that write or rename. Two processes that exchange at once would take each other's unverified
+content for a foreign one, so exchanges in one directory are serialized by a lock on it (`directory_lock`).
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def mismatch_reason(
 ) -> ConflictReason | None:
     """Why a file is not the expected one; None if it is.
 
-    First that nobody can write to it any more, then its content: a writer who opened it before it was put
-    aside could otherwise still change it after the look.
+    Checks for open writers first, then the content: a program that opened the file before it was displaced could
+    otherwise still change it after the comparison.
     """
     if file is None:
         return "not_a_file"
@@ -182,8 +182,8 @@ def read_link(dir_fd: int, name: str) -> bytes | None:
 
 
 class PutBack:
-    """How it ended: what stands at the name, what lost its name, and whether the temporary name is ours to unlink.
-    Stuck is what could not be put back: then ours stands at the name."""
+    """The outcome: `found` is the file at the name, `displaced` are files that lost their name, `temp_is_ours` allows to
+    unlink the temporary name. `is_stuck`: the exchange back failed, and our file is still at the name."""
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ def put_back(dir_fd: int, temp: str, name: str, aside: FileIO | None, ours: int)
             if left_file is not None:
                 lost.append(left_file)
             return PutBack(held, lost, temp_is_ours=came == mine or left_file is not None)
-        # Somebody put newer content at the name. It goes back there, and what was put there is kept.
+        # Another program put newer content at the name. It goes back there, and the file that we put there is kept.
         if left_file is not None:
             lost.append(left_file)
         left_file, held = held, found_at(dir_fd, temp)

@@ -1,7 +1,7 @@
 """The names of our temporary files, and whether the process that made one still lives.
 
-    .perdure~w<pid>.<start>.<space>.<random>    being written: nobody's content yet
-    .perdure~x<pid>.<start>.<space>.<random>    changing places with a file: may hold somebody's only copy
+    .perdure~w<pid>.<start>.<space>.<random>    being written: not content of a file yet
+    .perdure~x<pid>.<start>.<space>.<random>    being exchanged: may hold the only copy of a foreign content
 
 A process id alone is not enough to know an owner: it is used again, and it means another process in another
 container. So a name also has the owner's start time and the id of its process-id namespace, all in hex.

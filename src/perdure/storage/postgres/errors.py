@@ -1,4 +1,4 @@
-"""What a failure of PostgreSQL means to whoever asked for the work: a typed fault, with advice.
+"""Maps failures of PostgreSQL to typed faults with advice.
 
 | PostgreSQL | class | code | retry |
 |---|---|---|---|

@@ -16,7 +16,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from perdure.storage.postgres.errors import is_lost
 
-# What goes wrong is raised here and told once; what the pool says of each try is for who asks for it.
+# A failure is raised and reported once here; the pool's own message for each attempt is not logged by default.
 logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 
 MOST: Final = 10

@@ -74,7 +74,7 @@ OLD_ANSWERS: Final = (
     "DELETE FROM perdure.answers WHERE key IN "
     "(SELECT key FROM perdure.answers WHERE at < %s ORDER BY at LIMIT %s)"
 )
-# The newest change of a name stays: whoever waits from long ago still learns of it.
+# The newest change of each name stays, so that a wait from an old revision still sees it.
 OLD_CHANGES: Final = (
     "DELETE FROM perdure.changes WHERE ctid IN (SELECT c.ctid FROM perdure.changes c JOIN perdure.entries e "
     "USING (space, namespace, key) WHERE c.updated < %s AND c.revision < e.revision "

@@ -145,7 +145,7 @@ def _remove_rest(old: int, place: StorePlace) -> None:
 
 
 def _fingerprint(old: int) -> bytes:
-    """Of the old journal, to notice that somebody wrote to it after it was copied; empty where there is none."""
+    """A fingerprint of the old journal, to detect a write after it was copied; empty if there is no journal."""
     try:
         facts = directories.stat(JOURNAL, dir_fd=old, follow_symlinks=False)
     except FileNotFoundError:

@@ -1,6 +1,6 @@
 """The state store on SQLite: one writer connection under a fair lock, one reader connection per thread.
 
-A single key is read over the writer's where nobody writes. A file that was removed or replaced is noticed before
+A single key is read over the writing connection while no write runs. A file that was removed or replaced is noticed before
 anything is read or acknowledged: the one that has its name now is opened.
 """
 
@@ -311,7 +311,7 @@ class SqliteState:
             return self._revision_on(self._looking)
 
     def _found(self, name: Name) -> tuple[Any, ...]:
-        """Over the writing connection where nobody writes: it need not read again what it has just written itself."""
+        """Use the writing connection while no write runs: its page cache already holds what it wrote."""
         self._notice()
         if not self._writing.acquire(blocking=False):
             return self._found_on(self._read, name)

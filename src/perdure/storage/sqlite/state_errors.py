@@ -1,4 +1,4 @@
-"""What a failure of SQLite means to whoever asked the state store: a typed fault, with advice.
+"""Maps failures of SQLite to typed faults with advice.
 
 | SQLite | class | code | retry |
 |---|---|---|---|

@@ -56,7 +56,7 @@ NAMESPACES: Final = "SELECT namespace FROM namespaces ORDER BY namespace"
 OLD_ANSWERS: Final = (
     "DELETE FROM answers WHERE key IN (SELECT key FROM answers WHERE at < ? ORDER BY at LIMIT ?)"
 )
-# The newest change of a name stays: whoever waits from long ago still learns of it.
+# The newest change of each name stays, so that a wait from an old revision still sees it.
 OLD_CHANGES: Final = (
     "DELETE FROM changes WHERE rowid IN (SELECT c.rowid FROM changes c JOIN entries e "
     "USING (space, namespace, key) WHERE c.updated < ? AND c.revision < e.revision ORDER BY c.revision LIMIT ?)"

@@ -1,4 +1,4 @@
-"""Opening the state store's file: made if need be, migrated, and never somebody else's database."""
+"""Opens the state store's file: creates it if missing, migrates it, and refuses another program's database."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _adopts(connection: apsw.Connection, path: str) -> bool:
     tables = {
         str(name) for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
     }
-    # Ours without its mark: whoever made them was stopped before it could set it.
+    # Our tables without our mark: the process that created them was killed before it set the mark.
     if (tables - {FOREIGN, "sqlite_sequence"}) not in (set(), OURS):
         raise UnusableStore(f"{os.path.basename(path)} is another program's database, not a state store")
     return FOREIGN in tables

@@ -3,8 +3,8 @@
     acquire ──▶ held (owner, token, until) ──renew──▶ held ──release or expiry──▶ free
     begin   ──▶ running (token, until) ──finish──▶ done (outcome); running ──expiry──▶ free again
 
-A token is the store's revision when it was given out: it grows for ever, over all leases. Whoever holds an old
-one is refused, however late it wakes.
+A token is the store's revision when it was given out: it grows for ever, over all leases. A holder with an
+old token is refused, however late it wakes.
 """
 
 from __future__ import annotations

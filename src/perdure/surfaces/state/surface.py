@@ -191,7 +191,7 @@ class StateSurface:
             return self._service
 
     def _opened(self) -> StateService:
-        """Whoever waited behind an attempt that failed does not make another one."""
+        """A call that waited behind a failed attempt gets that failure instead of making another attempt."""
         if self._failure is not None and time.monotonic() - self._failure[0] < SAME_FAILURE_S:
             raise self._failure[1]
         try:

@@ -47,8 +47,8 @@ def check_target(
     expected: str | None,
     force: bool = False,
 ) -> list[str]:
-    """What stands where a whole file is to be written: `create` takes no existing file, `overwrite` none that changed
-    unseen; a precondition settles both. Returns what is to be said about what is replaced."""
+    """Check the file that is to be written whole: `create` refuses an existing file, `overwrite` one that changed since the
+    session last saw it; a precondition replaces both checks. Returns warnings about the replaced file."""
     check_precondition(known, expected)
     if expected is not None or known.now is None:
         return []

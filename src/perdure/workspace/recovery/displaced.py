@@ -1,7 +1,7 @@
-"""Files that a process had put aside and not looked at when it died: what nobody expected goes back to its name.
+"""Restores files that a process had displaced and not yet compared when it was killed.
 
-A file changes places with the one that shall replace it, and only then is what came out compared with what was
-expected. Whoever dies in between leaves somebody's newer content under a temporary name.
+A file is exchanged with the one that replaces it; only then is the displaced file compared with the expected one. A
+process killed in between may leave another program's newer content under a temporary name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Settling what a predecessor left undecided, before the first call is served. A file here is a link or a directory, too.
+"""Settles every intent that a killed process left open, before the first call is served. "File" includes links and
+directories.
 
 | on disk | then |
 |---|---|
@@ -8,7 +9,7 @@
 | something else, but it had landed before the process was killed | another program was there since: settled |
 | what was there before, although it had landed | likewise, and ours is kept as a draft: unsynced data may be gone |
 | something else | another program was there first: theirs stays, ours is kept as a draft |
-| a file that was put aside and not looked at | what nobody expected goes back to its name (`set_aside`) |
+| a displaced file that was not yet compared | if it is not the expected one, it goes back to its name (`displaced`) |
 | what cannot be looked at or written now | it stays open for the next try, and calls that name it are refused |
 
 Of several open intents for one file the last is what it shall be, unless a later change of the file was settled before
@@ -18,8 +19,8 @@ of a content a part, or zeros. A file at which the device fails waits alone: oth
 change tries again. Where the journal fails, recovery fails: no call is served, and the next one tries again.
 
 A transaction is whole: where one of its files is another program's, the others go back to what they were, at a later
-recovery where it cannot be done now. Not so after a power cut. Then nobody knows which came first, and what was
-acknowledged stays.
+recovery where it cannot be done now. Not so after a power cut: the order of changes is unknown
+then, and what was acknowledged stays.
 """
 
 from __future__ import annotations
@@ -242,7 +243,7 @@ def _take_back(roots: Roots, store: ContentStore, row: Row, closing: Modes) -> N
     except (ToolError, StorageError) as error:
         if is_of_system(error):
             raise
-        # Somebody is at it already: theirs stays.
+        # Another program has changed it already: its content stays.
 
 
 def _settle(
@@ -422,7 +423,7 @@ def _is_torn(place: Place, found: EntryState | None, store: ContentStore, state:
 
 def _rescue(journal: Journal, store: ContentStore) -> Rescue:
     def rescue(found: int | bytes) -> bool:
-        """Somebody's only copy, perhaps: it goes when it is kept as a draft, and not before."""
+        """It may be the only copy of another program's content: remove it only after it is kept as a draft."""
         content = store.take_file(found) if isinstance(found, int) else store.take(found)
         kept = Draft(f"d_{content.sha256[:24]}", content.digest, content.size, "", "found_at_recovery")
 
@@ -460,9 +461,9 @@ def _sweep(roots: Roots, intents: Iterable[Intent], rescue: Rescue, began: float
 
 
 def _sync_names(roots: Roots, intents: Iterable[Intent]) -> dict[str, Failure]:
-    """Every directory from a root to a file. Once the intents are settled nobody looks there again: what was removed
-    must not come back, and whoever made a directory may have ended before its own name was durable. Returns the files
-    on whose way one could not be synced."""
+    """Sync every directory from a root to a file. Once the intents are settled recovery does not look there again: a removed
+    file must not come back, and a process may have ended before the name of a new directory was durable. Returns the files
+    for which a directory could not be synced."""
     failed: dict[tuple[int, str], Failure] = {}
     folders = {path: _folders(path) for path in {intent.row.path for intent in intents}}
     for intent in intents:

@@ -236,7 +236,7 @@ def _ready(steps: list[Step]) -> list[str]:
 
 
 def _before(tree: PlanView, known: PlannedFile) -> tuple[str, dict[str, Any]] | None:
-    """The YAML that stands there, and what it says; None where it cannot be read as a handoff."""
+    """The YAML of the present handoff, as text and parsed; None if it cannot be read as a handoff."""
     if known.now is None or known.now.size > MOST_BYTES:
         return None
     try:
@@ -354,7 +354,7 @@ def _checkpoints(workspace: Workspace) -> dict[str, Any]:
 
 
 def _content(workspace: Workspace, path: str) -> tuple[str, str, str]:
-    """What stands there, its hash, and the journal's name for the file."""
+    """The file's text, its hash, and its path in the journal."""
     with workspace.roots.locate(path) as place:
         workspace.check_recovered(journal_path(place))
         if place.found is None:
