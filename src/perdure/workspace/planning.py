@@ -146,36 +146,36 @@ class PlanView:
         try:
             self._check(name, deferred=self.deferred)
             self.claims.claim(*_claimed(name, place))
-            known = self._seen(name, place)
+            planned = self._seen(name, place)
         except BaseException:
             place.close()
             raise
-        self._known[name] = known
+        self._known[name] = planned
         if len(self.directories) > DIRECTORIES_MAX:
             place.close()  # it is opened again when the change is made
-        return known
+        return planned
 
     def lookup_entry(self, path: str) -> PlannedFile:
         """As `lookup`, for a path of a row: whichever kind of entry is there, and through no link."""
-        if (known := self._known.get(path)) is not None:
-            return known
+        if (planned := self._known.get(path)) is not None:
+            return planned
         place = self._roots.locate_entry(path, directories=self.directories)
         try:
             self._check(path, deferred=self.deferred)
             self.claims.claim(*_claimed(path, place))
-            known = self._seen(path, place)
-            if len(self._known) >= IN_MEMORY_MAX and known.old is not None and known.old.data is not None:
+            planned = self._seen(path, place)
+            if len(self._known) >= IN_MEMORY_MAX and planned.old is not None and planned.old.data is not None:
                 # Its content is read again when it is needed.
-                if not known.old.is_kept:
-                    self._store.record(known.old)
-                known.now = known.old = known.old.without_data()
+                if not planned.old.is_kept:
+                    self._store.record(planned.old)
+                planned.now = planned.old = planned.old.without_data()
         except BaseException:
             place.close()
             raise
-        self._known[path] = known
+        self._known[path] = planned
         if len(self.directories) > DIRECTORIES_MAX:
             place.close()
-        return known
+        return planned
 
     def _seen(self, name: str, place: Place) -> PlannedFile:
         if place.found is None:
@@ -183,10 +183,10 @@ class PlanView:
         kind = kind_of(place.found)
         if kind != "file":
             found = look(place)
-            known = PlannedFile(name, place, found.expected, found.facts, kind)
+            planned = PlannedFile(name, place, found.expected, found.facts, kind)
             target = found.expected.target if isinstance(found.expected, ExpectedLink) else None
-            known.now = known.old = self._store.take(target) if target is not None else DIRECTORY
-            return known
+            planned.now = planned.old = self._store.take(target) if target is not None else DIRECTORY
+            return planned
         fd = place.open()
         try:
             # Every replaced content is kept for undo, also one that another program wrote.
@@ -194,11 +194,11 @@ class PlanView:
                 captured = self._captured(name, fd)
             else:
                 captured = capture(self._store, fd)
-            known = PlannedFile(name, place, captured.expected, metadata.capture(fd))
+            planned = PlannedFile(name, place, captured.expected, metadata.capture(fd))
         finally:
             os.close(fd)
-        known.now = known.old = captured.content
-        return known
+        planned.now = planned.old = captured.content
+        return planned
 
     def _captured(self, name: str, fd: int) -> Captured:
         """A large file, which was read outside the lock; nothing but its identity is looked at here, unless it was
@@ -230,26 +230,26 @@ class PlanView:
         finally:
             os.close(fd)
 
-    def absolute(self, known: PlannedFile) -> str:
-        return self._roots.absolute(known.place)
+    def absolute(self, planned: PlannedFile) -> str:
+        return self._roots.absolute(planned.place)
 
-    def data(self, known: PlannedFile) -> bytes:
+    def data(self, planned: PlannedFile) -> bytes:
         """Its whole content, in memory. Refused above `MOST_IN_MEMORY`."""
-        if known.now is None:
+        if planned.now is None:
             return b""
-        check_in_memory(known.now.size, known.path)
-        return b"".join(self._store.pieces(known.now))
+        check_in_memory(planned.now.size, planned.path)
+        return b"".join(self._store.pieces(planned.now))
 
-    def derive(self, known: PlannedFile, name: str, work: Callable[[], T]) -> T:
+    def derive(self, planned: PlannedFile, name: str, work: Callable[[], T]) -> T:
         """What becomes of a file's content. Where that is no small one, the work is done outside the lock: its result is
         the same as long as the content is."""
-        if known.now is None or known.now.size < INLINE:
+        if planned.now is None or planned.now.size < INLINE:
             return work()
-        return self.deferred.result((name, known.path, known.sha256), work)
+        return self.deferred.result((name, planned.path, planned.sha256), work)
 
     def stage(
         self,
-        known: PlannedFile,
+        planned: PlannedFile,
         after: Content | None,
         *,
         op: str,
@@ -261,10 +261,10 @@ class PlanView:
         kind: FileKind | None = None,
     ) -> Row:
         """Plan one step of one file and write its row. `kind` is what it becomes, if that is not what it is."""
-        overridden = self._check_others(known.path)
-        before, kind_before = known.now, known.kind
-        kind = kind or known.kind
-        if before is not None and not known.changed:
+        overridden = self._check_others(planned.path)
+        before, kind_before = planned.now, planned.kind
+        kind = kind or planned.kind
+        if before is not None and not planned.changed:
             self._store.record(before)
         if after is not None:
             self._store.record(after)
@@ -272,16 +272,21 @@ class PlanView:
         if overridden:
             facts["overridden_reservations"] = overridden
         facts |= kinds_detail(kind_before if before else None, kind if after else None)
-        if known.facts is not None and (after is None or known.facts is not known.facts_on_disk):
-            facts["file_mode"] = known.facts.mode  # cannot be read from the disk afterwards
-            if after is not None and before is not None and _mode(known.facts_told) != known.facts.mode:
-                facts["mode_before"] = _mode(known.facts_told)
-        if before is not None and after is not None and kind != kind_before and known.facts_told is not None:
-            facts["mode_before"] = known.facts_told.mode
-        known.facts_told = known.facts
+        if planned.facts is not None and (after is None or planned.facts is not planned.facts_on_disk):
+            facts["file_mode"] = planned.facts.mode  # cannot be read from the disk afterwards
+            if after is not None and before is not None and _mode(planned.facts_told) != planned.facts.mode:
+                facts["mode_before"] = _mode(planned.facts_told)
+        if (
+            before is not None
+            and after is not None
+            and kind != kind_before
+            and planned.facts_told is not None
+        ):
+            facts["mode_before"] = planned.facts_told.mode
+        planned.facts_told = planned.facts
         row = self._journal.append(
             NewRow(
-                path=known.path,
+                path=planned.path,
                 op=op,
                 mode=mode,
                 old_sha=before.digest if before is not None else None,
@@ -296,16 +301,16 @@ class PlanView:
             )
         )
         self.rows.append(row)
-        known.now = after
-        known.kind = kind
-        known.changed = True
+        planned.now = after
+        planned.kind = kind
+        planned.changed = True
         return row
 
     def changed(self) -> list[PlannedFile]:
         """The files that a step was planned for."""
-        return [known for known in self._known.values() if known.changed]
+        return [planned for planned in self._known.values() if planned.changed]
 
-    def known(self) -> Iterable[PlannedFile]:
+    def planned(self) -> Iterable[PlannedFile]:
         """Everything that was looked up."""
         return self._known.values()
 
@@ -316,24 +321,26 @@ class PlanView:
     def changes(self) -> list[EntryChange]:
         """What must happen on disk, in order. Files that end as they were are left alone."""
         found: list[EntryChange] = []
-        for known in self._known.values():
-            same = (known.old.sha256 if known.old else None) == known.sha256
-            if same and known.now is not None:
-                same = known.kind == known.kind_on_disk
-                same = same and (known.kind == "link" or _mode(known.facts) == _mode(known.facts_on_disk))
-            if known.changed and not same:
+        for planned in self._known.values():
+            same = (planned.old.sha256 if planned.old else None) == planned.sha256
+            if same and planned.now is not None:
+                same = planned.kind == planned.kind_on_disk
+                same = same and (
+                    planned.kind == "link" or _mode(planned.facts) == _mode(planned.facts_on_disk)
+                )
+            if planned.changed and not same:
                 found += entry_changes(
-                    known.place,
-                    known.before,
-                    known.facts,
-                    known.now,
-                    known.old,
-                    known.facts_on_disk,
-                    kind=known.kind,
-                    old_kind=known.kind_on_disk,
+                    planned.place,
+                    planned.before,
+                    planned.facts,
+                    planned.now,
+                    planned.old,
+                    planned.facts_on_disk,
+                    kind=planned.kind,
+                    old_kind=planned.kind_on_disk,
                 )
             else:
-                known.place.close()
+                planned.place.close()
         made = {(one.place.root, one.place.path) for one in found if one.makes_directory}
         if made:
             for change in found:
@@ -342,19 +349,19 @@ class PlanView:
         return in_order(found)
 
     def close(self) -> None:
-        for known in self._known.values():
-            known.place.close()
+        for planned in self._known.values():
+            planned.place.close()
         self.directories.close()
 
     def sightings(self) -> list[Sighting]:
         return [
             Sighting(
-                known.path,
-                known.now.digest if known.now else None,
-                known.old.digest if known.old else None,
+                planned.path,
+                planned.now.digest if planned.now else None,
+                planned.old.digest if planned.old else None,
             )
-            for known in self._known.values()
-            if known.changed
+            for planned in self._known.values()
+            if planned.changed
         ]
 
 

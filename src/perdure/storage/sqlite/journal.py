@@ -293,8 +293,8 @@ class SqliteJournal:
             )
 
     def stored_bytes(self) -> int:
-        found: list[Any] = self._write.execute("SELECT bytes FROM kept").fetchall()
-        return int(found[0][0])
+        rows: list[Any] = self._write.execute("SELECT bytes FROM kept").fetchall()
+        return int(rows[0][0])
 
     def retire(self, n: int, *, before: int, most_bytes: int, in_reach: int) -> Retired:
         return retention.retire(self._write, n, before=before, most_bytes=most_bytes, in_reach=in_reach)
@@ -411,7 +411,7 @@ class SqliteJournal:
             terms.append("seq < ?")
             values.append(wanted.before)
         text = f"SELECT {COLUMNS} FROM journal WHERE {' AND '.join(terms)} ORDER BY seq DESC LIMIT ?"
-        return [_row(found) for found in self._read.execute(text, (*values, n))]
+        return [_row(record) for record in self._read.execute(text, (*values, n))]
 
     def row(self, seq: int) -> Row | None:
         return self._one(self._read, f"seq = ? AND {_COMMITTED}", (seq,))
@@ -421,7 +421,7 @@ class SqliteJournal:
 
     def transaction(self, txn: str, n: int | None = None) -> list[Row]:
         text = f"SELECT {COLUMNS} FROM journal WHERE txn = ? AND {_COMMITTED} ORDER BY seq LIMIT ?"
-        return [_row(found) for found in self._read.execute(text, (txn, -1 if n is None else n))]
+        return [_row(record) for record in self._read.execute(text, (txn, -1 if n is None else n))]
 
     def has_lost(self, txn: str) -> bool:
         text = "SELECT 1 FROM journal JOIN outcomes USING (seq) WHERE txn = ? AND state = 'conflict' LIMIT 1"
@@ -433,11 +433,11 @@ class SqliteJournal:
     def intents(self) -> list[Intent]:
         text = f"SELECT intents.boot, {', '.join('journal.' + c for c in COLUMNS.split(', '))} "
         text += "FROM intents JOIN journal USING (seq) ORDER BY seq"
-        return [Intent(_row(found[1:]), found[0] == self._boot) for found in self._read.execute(text)]
+        return [Intent(_row(record[1:]), record[0] == self._boot) for record in self._read.execute(text)]
 
     def newest_intent(self) -> int:
-        found: list[Any] = self._read.execute("SELECT max(seq) FROM intents").fetchall()
-        return found[0][0] or 0
+        rows: list[Any] = self._read.execute("SELECT max(seq) FROM intents").fetchall()
+        return rows[0][0] or 0
 
     def applied_watermark(self) -> int:
         boot, _, seq = pread(self._landed_fd, 200, 0).decode(errors="replace").partition(" ")
@@ -445,38 +445,38 @@ class SqliteJournal:
 
     def content(self, sha: Digest) -> bytes | None:
         """A small content; None where there is none, or where it is a file or sealed."""
-        found = self._read.execute("SELECT codec, data FROM contents WHERE sha = ?", (sha,)).fetchone()
-        return unpacked(*found) if found is not None else None
+        record = self._read.execute("SELECT codec, data FROM contents WHERE sha = ?", (sha,)).fetchone()
+        return unpacked(*record) if record is not None else None
 
     def sealed_content(self, sha: Digest) -> bytes | None:
         text = "SELECT data FROM contents WHERE sha = ? AND codec = ?"
-        found: Any = self._read.execute(text, (sha, SEALED)).fetchone()
-        return found[0] if found is not None else None
+        record: Any = self._read.execute(text, (sha, SEALED)).fetchone()
+        return record[0] if record is not None else None
 
     def has_content(self, sha: Digest) -> bool:
         return self._read.execute("SELECT 1 FROM contents WHERE sha = ?", (sha,)).fetchone() is not None
 
     def content_size(self, sha: Digest) -> int | None:
         text = "SELECT size FROM contents WHERE sha = ? AND codec != ?"
-        found: Any = self._read.execute(text, (sha, FILE)).fetchone()
-        return found[0] if found is not None else None
+        record: Any = self._read.execute(text, (sha, FILE)).fetchone()
+        return record[0] if record is not None else None
 
     def content_file(self, sha: Digest) -> bool:
-        found = self._read.execute("SELECT codec FROM contents WHERE sha = ?", (sha,)).fetchone()
-        return found is not None and found[0] == FILE
+        record = self._read.execute("SELECT codec FROM contents WHERE sha = ?", (sha,)).fetchone()
+        return record is not None and record[0] == FILE
 
     def invocation(self, key: str) -> Invocation | None:
-        found = self._read.execute(
+        record = self._read.execute(
             "SELECT key, tool, fingerprint, last_seq, render, detail, result FROM invocations WHERE key = ?",
             (key,),
         ).fetchone()
-        return Invocation(*found) if found is not None else None
+        return Invocation(*record) if record is not None else None
 
     def draft(self, identity: str) -> Draft | None:
-        found = self._read.execute(
+        record = self._read.execute(
             "SELECT id, sha, size, path, reason FROM drafts WHERE id = ?", (identity,)
         ).fetchone()
-        return Draft(*found) if found is not None else None
+        return Draft(*record) if record is not None else None
 
     def drafts(self, n: int, session: str) -> list[Draft]:
         """The newest payloads of a session that were not written."""
@@ -494,8 +494,8 @@ class SqliteJournal:
             "ORDER BY seq DESC LIMIT 1",
             (path, session),
         ).fetchone()
-        known = [found for found in (read, wrote) if found is not None]
-        return (max(known, key=lambda found: found[0])[1],) if known else None
+        known = [record for record in (read, wrote) if record is not None]
+        return (max(known, key=lambda record: record[0])[1],) if known else None
 
     def shelf(self, kind: str, name: str | None = None) -> list[Item]:
         return shelf.items(self._read, kind, name, self._now())
@@ -550,8 +550,8 @@ class SqliteJournal:
 
         `passed` is told of every row that was looked at.
         """
-        for found in chain.problems(self._read, chain.read_anchor(self._anchor), passed):
-            yield Problem(*found)
+        for record in chain.problems(self._read, chain.read_anchor(self._anchor), passed):
+            yield Problem(*record)
 
     def contents(self) -> Iterator[tuple[Digest, bytes | None]]:
         """Every kept content that is not sealed; None stands for a file's."""
@@ -579,12 +579,12 @@ class SqliteJournal:
         return int(self._clock() * 1_000_000)
 
     def _one(self, connection: apsw.Connection, where: str, values: tuple[Any, ...]) -> Row | None:
-        found = connection.execute(f"SELECT {COLUMNS} FROM journal WHERE {where}", values).fetchone()
-        return _row(found) if found is not None else None
+        record = connection.execute(f"SELECT {COLUMNS} FROM journal WHERE {where}", values).fetchone()
+        return _row(record) if record is not None else None
 
     def _load_head(self) -> tuple[int, bytes]:
-        found = self._write.execute("SELECT seq, hash FROM journal ORDER BY seq DESC LIMIT 1").fetchone()
-        return (found[0], found[1]) if found is not None else (0, GENESIS)
+        record = self._write.execute("SELECT seq, hash FROM journal ORDER BY seq DESC LIMIT 1").fetchone()
+        return (record[0], record[1]) if record is not None else (0, GENESIS)
 
     def _drop_anchor(self) -> None:
         """Remember the head where a writer of the workspace cannot reach. A hint, so it is not synced."""
@@ -628,9 +628,9 @@ def _values(row: Row) -> tuple[Any, ...]:
     )
 
 
-def _row(found: tuple[Any, ...]) -> Row:
+def _row(record: tuple[Any, ...]) -> Row:
     names = Row.__struct_fields__
-    return Row(**dict(zip(names, (*found[:-1], msgspec.json.decode(found[-1])), strict=True)))
+    return Row(**dict(zip(names, (*record[:-1], msgspec.json.decode(record[-1])), strict=True)))
 
 
 def _opened(path: str) -> int:

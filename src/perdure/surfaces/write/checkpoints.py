@@ -57,26 +57,26 @@ class CheckpointCleanup(msgspec.Struct, frozen=True):
     all_sessions: Annotated[bool, arg("Also those of other sessions.")] = False
 
 
-def checkpoint(workspace: Workspace, given: Checkpoint, call: Call) -> dict[str, Any]:
-    _check_name(given.name)
-    lasts = _seconds(given.ttl)
+def checkpoint(workspace: Workspace, params: Checkpoint, call: Call) -> dict[str, Any]:
+    _check_name(params.name)
+    lasts = _seconds(params.ttl)
     import json
 
     # As it was sent: other writers of JSON round large numbers.
-    sent = workspace.store.take(json.dumps(given.data, ensure_ascii=False, separators=(",", ":")).encode())
+    sent = workspace.store.take(json.dumps(params.data, ensure_ascii=False, separators=(",", ":")).encode())
 
     def plan(tree: PlanView) -> dict[str, Any]:
         now = int(time.time() * 1_000_000)
-        before = workspace.journal.item(KIND, given.name)
+        before = workspace.journal.item(KIND, params.name)
         workspace.store.record(sent, by_row=False)
         item = Item(
             kind=KIND,
-            name=given.name,
+            name=params.name,
             sha=sent.digest,
             size=sent.size,
             meta={
-                "format": given.format,
-                "ttl": given.ttl,
+                "format": params.format,
+                "ttl": params.ttl,
                 "saves": 1 + (_saves(before) if before is not None else 0),
             },
             client=call.client,
@@ -93,17 +93,17 @@ def checkpoint(workspace: Workspace, given: Checkpoint, call: Call) -> dict[str,
             "overwritten": before is not None,
         }
 
-    return workspace.commit(call, PlanFunction(frozenset({_place(given.name)}), plan)).result()
+    return workspace.commit(call, PlanFunction(frozenset({_place(params.name)}), plan)).result()
 
 
-def checkpoint_read(workspace: Workspace, given: CheckpointRead, call: Call) -> dict[str, Any]:
-    _check_name(given.name)
-    item = workspace.journal.item(KIND, given.name)
+def checkpoint_read(workspace: Workspace, params: CheckpointRead, call: Call) -> dict[str, Any]:
+    _check_name(params.name)
+    item = workspace.journal.item(KIND, params.name)
     if item is None:
         raise refuse(
             "not_found",
             "checkpoint_not_found",
-            f"there is no checkpoint {given.name}, or it has expired.",
+            f"there is no checkpoint {params.name}, or it has expired.",
             next_step=then(call_tool("checkpoint_list"), call_again(name=FILL)),
             suggested_action="reread",
         )
@@ -112,17 +112,17 @@ def checkpoint_read(workspace: Workspace, given: CheckpointRead, call: Call) -> 
     return {**_told(item), "data": json.loads(workspace.store.load(item.sha.hex()))}
 
 
-def checkpoint_list(workspace: Workspace, given: CheckpointList, call: Call) -> dict[str, Any]:
+def checkpoint_list(workspace: Workspace, params: CheckpointList, call: Call) -> dict[str, Any]:
     found = [_told(item) for item in workspace.journal.shelf(KIND)]
     return {"checkpoints": found, "count": len(found)}
 
 
-def checkpoint_cleanup(workspace: Workspace, given: CheckpointCleanup, call: Call) -> dict[str, Any]:
+def checkpoint_cleanup(workspace: Workspace, params: CheckpointCleanup, call: Call) -> dict[str, Any]:
     def plan(tree: PlanView) -> dict[str, Any]:
         removed, kept = [], 0
         for item in workspace.journal.shelf(KIND):
-            own = given.all_sessions or item.session == call.session
-            if item.meta.get("ttl") == "session" and given.include_session and own:
+            own = params.all_sessions or item.session == call.session
+            if item.meta.get("ttl") == "session" and params.include_session and own:
                 workspace.journal.shelf_remove(KIND, item.name)
                 removed.append({"name": item.name, "ttl": "session", "reason": "session_cleanup"})
             else:

@@ -94,29 +94,29 @@ class ChunkPreview(msgspec.Struct, frozen=True):
     separator: Annotated[str, SEPARATOR] = ""
 
 
-def chunk_write(workspace: Workspace, given: ChunkWrite | ChunkAppend, call: Call) -> dict[str, Any]:
-    _check_name(given.session)
-    if isinstance(given, ChunkWrite):
-        _check_index(given.session, given.index, given.total_expected)
-    sent = workspace.store.take(given.content.encode())
+def chunk_write(workspace: Workspace, params: ChunkWrite | ChunkAppend, call: Call) -> dict[str, Any]:
+    _check_name(params.session)
+    if isinstance(params, ChunkWrite):
+        _check_index(params.session, params.index, params.total_expected)
+    sent = workspace.store.take(params.content.encode())
 
     def plan(tree: PlanView) -> dict[str, Any]:
         journal = workspace.journal
-        known = journal.item(KIND, given.session)
+        known = journal.item(KIND, params.session)
         if known is None:
-            journal.shelf_remove(KIND, given.session)  # what an expired session of this name has left
-        last = journal.shelf_end(KIND, given.session) if known is not None else 0
-        index = given.index if isinstance(given, ChunkWrite) else last + 1
-        before = journal.item(KIND, given.session, index) if known is not None else None
-        total = given.total_expected or (known.meta["total_expected"] if known is not None else None)
-        _check_index(given.session, index, total)
+            journal.shelf_remove(KIND, params.session)  # what an expired session of this name has left
+        last = journal.shelf_end(KIND, params.session) if known is not None else 0
+        index = params.index if isinstance(params, ChunkWrite) else last + 1
+        before = journal.item(KIND, params.session, index) if known is not None else None
+        total = params.total_expected or (known.meta["total_expected"] if known is not None else None)
+        _check_index(params.session, index, total)
         meta = {"total_expected": total, **_counts(known, writes=1)}
-        _shelve(workspace, call, given.session, 0, workspace.store.take(b""), known, meta)
-        _shelve(workspace, call, given.session, index, sent, before, {})
+        _shelve(workspace, call, params.session, 0, workspace.store.take(b""), known, meta)
+        _shelve(workspace, call, params.session, index, sent, before, {})
         return {
-            "session": given.session,
+            "session": params.session,
             "index": index,
-            "chunk_path": _place(given.session, index),
+            "chunk_path": _place(params.session, index),
             "sha256": sent.sha256,
             "bytes": sent.size,
             "journal_id": None,
@@ -124,9 +124,9 @@ def chunk_write(workspace: Workspace, given: ChunkWrite | ChunkAppend, call: Cal
 
     return workspace.commit(
         call,
-        PlanFunction(frozenset({_place(given.session)}), plan),
-        idempotency_key=given.idempotency_key,
-        arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
+        PlanFunction(frozenset({_place(params.session)}), plan),
+        idempotency_key=params.idempotency_key,
+        arguments=msgspec.to_builtins(params) if params.idempotency_key is not None else None,
     ).result()
 
 
@@ -159,132 +159,132 @@ def _shelve(
     )
 
 
-def chunk_compose(workspace: Workspace, given: ChunkCompose, call: Call) -> dict[str, Any]:
-    chunks = _complete(workspace, given.session)
-    composed = workspace.store.take_pieces(_pieces(workspace, chunks, given.separator))
+def chunk_compose(workspace: Workspace, params: ChunkCompose, call: Call) -> dict[str, Any]:
+    chunks = _complete(workspace, params.session)
+    composed = workspace.store.take_pieces(_pieces(workspace, chunks, params.separator))
     checks = Checks(
         workspace,
         call,
-        frozenset({given.output_path, _place(given.session)}),
-        classify=given.classify,
-        validate=given.validate,
+        frozenset({params.output_path, _place(params.session)}),
+        classify=params.classify,
+        validate=params.validate,
     )
-    checks.sent(given.output_path, composed)
+    checks.sent(params.output_path, composed)
 
     try:
         return checks.commit(
-            _ComposeFile(workspace, given, call, chunks, composed),
-            idempotency_key=given.idempotency_key,
-            arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
+            _ComposeFile(workspace, params, call, chunks, composed),
+            idempotency_key=params.idempotency_key,
+            arguments=msgspec.to_builtins(params) if params.idempotency_key is not None else None,
         ).result()
     except StoreReplaced:
         raise
     except (ToolError, StorageError) as error:
-        if workspace.journal.item(KIND, given.session) is not None:
+        if workspace.journal.item(KIND, params.session) is not None:
             raise
         # The chunks went with the decision, and then the file did not land.
-        raise save(workspace, call, tool_error(error), given.output_path, composed) from None
+        raise save(workspace, call, tool_error(error), params.output_path, composed) from None
 
 
 class _ComposeFile:
     """The plan of `chunk_compose`: the file, and what becomes of the session. The chunks must be those that were read."""
 
     def __init__(
-        self, workspace: Workspace, given: ChunkCompose, call: Call, chunks: list[Item], composed: Content
+        self, workspace: Workspace, params: ChunkCompose, call: Call, chunks: list[Item], composed: Content
     ) -> None:
-        self.paths = frozenset({given.output_path, _place(given.session)})
+        self.paths = frozenset({params.output_path, _place(params.session)})
         self._workspace = workspace
-        self._given = given
+        self._params = params
         self._call = call
         self._chunks = chunks
         self._composed = composed
 
     def stage(self, tree: PlanView) -> dict[str, Any]:
-        workspace, given, call, chunks = self._workspace, self._given, self._call, self._chunks
-        now = [(item.at, item.sha) for item in _complete(workspace, given.session)]
+        workspace, params, call, chunks = self._workspace, self._params, self._call, self._chunks
+        now = [(item.at, item.sha) for item in _complete(workspace, params.session)]
         if now != [(item.at, item.sha) for item in chunks]:
             raise refuse(
                 "conflict",
                 "chunks_changed",
-                f"another call wrote to chunk session {given.session} at the same time.",
+                f"another call wrote to chunk session {params.session} at the same time.",
                 next_step=call_again(),
                 suggested_action="retry_later",
             )
-        known = tree.lookup(given.output_path)
+        known = tree.lookup(params.output_path)
         warnings = guards.check_target(
-            workspace, tree, known, call, mode=given.mode, expected=given.expected_prev_sha256
+            workspace, tree, known, call, mode=params.mode, expected=params.expected_prev_sha256
         )
         mode = "overwrite" if known.now is not None else "create"
-        detail = {"chunks": given.session}
+        detail = {"chunks": params.session}
         payload = stage_file(tree, known, self._composed, call, op="compose", mode=mode, detail=detail)
         self._update_session()
         return {
             **payload,
             "warnings": warnings,
-            "session": given.session,
+            "session": params.session,
             "output_path": payload["path"],
             "chunk_count": len(chunks),
             "chunk_hashes": [item.sha.hex() for item in chunks],
-            "cleaned_up": given.cleanup,
+            "cleaned_up": params.cleanup,
         }
 
     def _update_session(self) -> None:
-        journal, name = self._workspace.journal, self._given.session
-        if self._given.cleanup:
+        journal, name = self._workspace.journal, self._params.session
+        if self._params.cleanup:
             journal.shelf_remove(KIND, name)
         elif (session := journal.item(KIND, name)) is not None:
             meta = {**session.meta, **_counts(session, composes=1)}
             journal.shelf_put(msgspec.structs.replace(session, meta=meta))
 
 
-def chunk_reset(workspace: Workspace, given: ChunkReset, call: Call) -> dict[str, Any]:
-    _check_name(given.session)
+def chunk_reset(workspace: Workspace, params: ChunkReset, call: Call) -> dict[str, Any]:
+    _check_name(params.session)
 
     def plan(tree: PlanView) -> dict[str, Any]:
-        items = _items(workspace, given.session)
-        workspace.journal.shelf_remove(KIND, given.session)
+        items = _items(workspace, params.session)
+        workspace.journal.shelf_remove(KIND, params.session)
         removed = sum(item.at > 0 for item in items)
-        return {"session": given.session, "removed": removed, "existed": bool(items)}
+        return {"session": params.session, "removed": removed, "existed": bool(items)}
 
-    return workspace.commit(call, PlanFunction(frozenset({_place(given.session)}), plan)).result()
+    return workspace.commit(call, PlanFunction(frozenset({_place(params.session)}), plan)).result()
 
 
-def chunk_status(workspace: Workspace, given: ChunkStatus, call: Call) -> dict[str, Any]:
-    if given.session is None:
+def chunk_status(workspace: Workspace, params: ChunkStatus, call: Call) -> dict[str, Any]:
+    if params.session is None:
         return {"sessions": _sessions(workspace)}
-    _check_name(given.session)
-    items = _items(workspace, given.session)
+    _check_name(params.session)
+    items = _items(workspace, params.session)
     if not items:
-        return {"session": given.session, "exists": False}
+        return {"session": params.session, "exists": False}
     chunks = [item for item in items if item.at > 0]
     total = _total(items)
     present = [item.at for item in chunks]
     status: dict[str, Any] = {
-        "session": given.session,
+        "session": params.session,
         "exists": True,
         "total_expected": total,
         "present_indices": present,
         "missing_indices": _missing(present, total),
         "bytes": sum(item.size for item in chunks),
         "chunks": [{"index": c.at, "sha256": c.sha.hex(), "bytes": c.size} for c in chunks],
-        "chunk_dir": _place(given.session),
+        "chunk_dir": _place(params.session),
         "expires_at": format_time(items[0].expires or 0),
     }
-    if given.have_sha256 is not None:
-        status["resume_at"] = _resume_at(workspace, chunks, given.have_sha256)
+    if params.have_sha256 is not None:
+        status["resume_at"] = _resume_at(workspace, chunks, params.have_sha256)
     return status
 
 
-def chunk_preview(workspace: Workspace, given: ChunkPreview, call: Call) -> dict[str, Any]:
-    chunks = _complete(workspace, given.session)
+def chunk_preview(workspace: Workspace, params: ChunkPreview, call: Call) -> dict[str, Any]:
+    chunks = _complete(workspace, params.session)
     shown = bytearray()
-    total = sum(c.size for c in chunks) + len(given.separator.encode()) * (len(chunks) - 1)
-    for piece in _pieces(workspace, chunks, given.separator):
+    total = sum(c.size for c in chunks) + len(params.separator.encode()) * (len(chunks) - 1)
+    for piece in _pieces(workspace, chunks, params.separator):
         shown += piece[: MOST_SHOWN - len(shown)]
         if len(shown) >= MOST_SHOWN:
             break
     return {
-        "session": given.session,
+        "session": params.session,
         "chunk_count": len(chunks),
         "chunk_hashes": [item.sha.hex() for item in chunks],
         "total_bytes": total,

@@ -62,16 +62,16 @@ class Analytics(msgspec.Struct, frozen=True):
     session_filter: Annotated[str, arg()] | None = None
 
 
-def read(workspace: Workspace, given: Read, call: Call) -> dict[str, Any]:
+def read(workspace: Workspace, params: Read, call: Call) -> dict[str, Any]:
     since = workspace.begin_read()
     roots = workspace.roots
-    with roots.locate(roots.anchored(given.path), purpose="read") as place:
+    with roots.locate(roots.anchored(params.path), purpose="read") as place:
         workspace.check_recovered(journal_path(place))
         fd = place.open()
         try:
             payload: dict[str, Any] = {"path": journal_path(place), "content": ""}
-            if given.encoding == "base64":
-                if given.start_line is not None or given.end_line is not None:
+            if params.encoding == "base64":
+                if params.start_line is not None or params.end_line is not None:
                     raise refuse(
                         "invalid_input",
                         "no_lines",
@@ -79,7 +79,7 @@ def read(workspace: Workspace, given: Read, call: Call) -> dict[str, Any]:
                         next_step=call_again(start_line=None, end_line=None),
                         suggested_action="fix_syntax",
                     )
-                data, expected = read_seen(fd, given.max_bytes)
+                data, expected = read_seen(fd, params.max_bytes)
                 size = _size(expected)
                 payload |= {
                     "content": base64.b64encode(data).decode(),
@@ -93,8 +93,8 @@ def read(workspace: Workspace, given: Read, call: Call) -> dict[str, Any]:
                 data, expected = read_seen(fd, MOST_IN_MEMORY)
                 size = _size(expected)
                 check_in_memory(size, journal_path(place))
-                whole = codec.decode(data, given.encoding)
-                part = codec.extract_lines(whole, given.start_line, given.end_line, given.max_bytes)
+                whole = codec.decode(data, params.encoding)
+                part = codec.extract_lines(whole, params.start_line, params.end_line, params.max_bytes)
                 payload |= {"content": part.content, "sha256": expected.sha256, "bytes": size}
                 payload |= {"encoding": whole.style.name, "eol": whole.style.eol}
                 payload |= {"start_line": part.start_line, "end_line": part.end_line}
@@ -110,9 +110,9 @@ def _size(expected: Expected) -> int:
     return expected.identity.size
 
 
-def journal_tail(workspace: Workspace, given: JournalTail, call: Call) -> dict[str, Any]:
-    before = sequence(given.cursor) if given.cursor is not None else None
-    if before is None and given.cursor is not None:
+def journal_tail(workspace: Workspace, params: JournalTail, call: Call) -> dict[str, Any]:
+    before = sequence(params.cursor) if params.cursor is not None else None
+    if before is None and params.cursor is not None:
         raise refuse(
             "invalid_input",
             "bad_cursor",
@@ -120,7 +120,7 @@ def journal_tail(workspace: Workspace, given: JournalTail, call: Call) -> dict[s
             next_step=call_again(cursor=None),
             suggested_action="fix_syntax",
         )
-    if given.filter_mode is not None and given.filter_mode not in MODES:
+    if params.filter_mode is not None and params.filter_mode not in MODES:
         raise refuse(
             "invalid_input",
             "not_a_choice",
@@ -129,12 +129,12 @@ def journal_tail(workspace: Workspace, given: JournalTail, call: Call) -> dict[s
             suggested_action="fix_syntax",
             choices=list(MODES),
         )
-    path = workspace.journal_name(given.filter_path) if given.filter_path is not None else None
-    wanted = Filter(path=path, mode=given.filter_mode, client=given.filter_client, before=before)
-    rows = workspace.journal.rows(wanted, given.n + 1)
-    payload: dict[str, Any] = {"entries": [_entry(row) for row in reversed(rows[: given.n])]}
-    if len(rows) > given.n:
-        payload["next_cursor"] = str(rows[given.n - 1].seq)
+    path = workspace.journal_name(params.filter_path) if params.filter_path is not None else None
+    wanted = Filter(path=path, mode=params.filter_mode, client=params.filter_client, before=before)
+    rows = workspace.journal.rows(wanted, params.n + 1)
+    payload: dict[str, Any] = {"entries": [_entry(row) for row in reversed(rows[: params.n])]}
+    if len(rows) > params.n:
+        payload["next_cursor"] = str(rows[params.n - 1].seq)
     return payload
 
 
@@ -155,9 +155,9 @@ def _entry(row: Row) -> dict[str, Any]:
     }
 
 
-def history(workspace: Workspace, given: History, call: Call) -> dict[str, Any]:
-    path = workspace.journal_name(given.path)
-    rows = workspace.history(path, given.n)
+def history(workspace: Workspace, params: History, call: Call) -> dict[str, Any]:
+    path = workspace.journal_name(params.path)
+    rows = workspace.history(path, params.n)
     if not rows:
         raise refuse(
             "not_found",
@@ -171,25 +171,25 @@ def history(workspace: Workspace, given: History, call: Call) -> dict[str, Any]:
     return {"path": path, "versions": [{k: v for k, v in _entry(row).items() if k in shown} for row in rows]}
 
 
-def two_versions(workspace: Workspace, given: DiffParams) -> tuple[str, bytes | None, str, bytes | None]:
+def two_versions(workspace: Workspace, params: DiffParams) -> tuple[str, bytes | None, str, bytes | None]:
     """The canonical path, then the earlier content, its journal_id or `nothing`, and the later content."""
-    path = workspace.journal_name(given.path)
-    to_data, to_row = _side(workspace, path, given.to)
-    if given.from_ is not None:
-        row = row_of(workspace, path, given.from_, "from")
-        return path, _loaded(workspace, row, state_after(row)), given.from_, to_data
+    path = workspace.journal_name(params.path)
+    to_data, to_row = _side(workspace, path, params.to)
+    if params.from_ is not None:
+        row = row_of(workspace, path, params.from_, "from")
+        return path, _loaded(workspace, row, state_after(row)), params.from_, to_data
     return path, *_before(workspace, path, to_data, to_row), to_data
 
 
-def diff(workspace: Workspace, given: DiffParams, call: Call) -> dict[str, Any]:
-    path, from_data, from_label, to_data = two_versions(workspace, given)
+def diff(workspace: Workspace, params: DiffParams, call: Call) -> dict[str, Any]:
+    path, from_data, from_label, to_data = two_versions(workspace, params)
     found = diffs.unified_diff(
-        from_data, to_data, old_label=f"{path}@{from_label}", new_label=f"{path}@{given.to}"
+        from_data, to_data, old_label=f"{path}@{from_label}", new_label=f"{path}@{params.to}"
     )
     return {
         "path": path,
         "from": from_label,
-        "to": given.to,
+        "to": params.to,
         "changed": found.changed,
         "diff": found.text,
         "truncated": found.truncated,
@@ -225,10 +225,10 @@ def _loaded(workspace: Workspace, row: Row, state: EntryState | None) -> bytes |
     return workspace.store.load(state.sha.hex())
 
 
-def analytics(workspace: Workspace, given: Analytics, call: Call) -> dict[str, Any]:
-    sums = workspace.journal.analytics(parse_since(given.since), given.session_filter)
+def analytics(workspace: Workspace, params: Analytics, call: Call) -> dict[str, Any]:
+    sums = workspace.journal.analytics(parse_since(params.since), params.session_filter)
     return {
         **sums,
-        "sessions": chunks.counted(workspace, given.session_filter),
+        "sessions": chunks.counted(workspace, params.session_filter),
         "checkpoints": checkpoints.counted(workspace),
     }

@@ -57,8 +57,8 @@ class ScratchGet(msgspec.Struct, frozen=True):
     encoding: Annotated[Encoding, arg()] = "utf-8"
 
 
-def scratch_put(workspace: Workspace, given: ScratchPut, call: Call) -> dict[str, Any]:
-    data = encode_payload(given.content, given.encoding)
+def scratch_put(workspace: Workspace, params: ScratchPut, call: Call) -> dict[str, Any]:
+    data = encode_payload(params.content, params.encoding)
     name = hashlib.sha256(data).hexdigest()
     is_sealed = workspace.policy.scratch.encrypt
     kept_content = workspace.store.take(cipher.seal(data, name) if is_sealed else data)
@@ -67,8 +67,8 @@ def scratch_put(workspace: Workspace, given: ScratchPut, call: Call) -> dict[str
         journal = workspace.journal
         before = journal.item(KIND, name)
         now = int(time.time() * 1_000_000)
-        ends = now + given.ttl_s * 1_000_000 if given.ttl_s is not None else None
-        told = {"content_type": given.content_type, "notes": given.notes}
+        ends = now + params.ttl_s * 1_000_000 if params.ttl_s is not None else None
+        told = {"content_type": params.content_type, "notes": params.notes}
         known = before.meta if before is not None else {}
         workspace.store.record(kept_content, by_row=False)
         kept = Item(
@@ -79,7 +79,7 @@ def scratch_put(workspace: Workspace, given: ScratchPut, call: Call) -> dict[str
             meta={
                 "entry": name,
                 "sealed": is_sealed,
-                "encoding": given.encoding,
+                "encoding": params.encoding,
                 **{key: value if value is not None else known.get(key) for key, value in told.items()},
             },
             client=call.client,
@@ -92,13 +92,13 @@ def scratch_put(workspace: Workspace, given: ScratchPut, call: Call) -> dict[str
         for label in journal.shelf(LABEL):
             if _named(label) != name:
                 continue
-            if label.name == given.label:
+            if label.name == params.label:
                 journal.shelf_remove(LABEL, label.name, label.at)  # it becomes the latest of that label
             elif label.sha != kept.sha:
                 journal.shelf_put(msgspec.structs.replace(label, sha=kept.sha))
-        if given.label is not None:
-            last = journal.shelf_end(LABEL, given.label)
-            journal.shelf_put(msgspec.structs.replace(kept, kind=LABEL, name=given.label, at=last + 1))
+        if params.label is not None:
+            last = journal.shelf_end(LABEL, params.label)
+            journal.shelf_put(msgspec.structs.replace(kept, kind=LABEL, name=params.label, at=last + 1))
         return {
             "sha256": name,
             "scratch_path": _place(name),
@@ -113,21 +113,21 @@ def scratch_put(workspace: Workspace, given: ScratchPut, call: Call) -> dict[str
     return workspace.commit(call, PlanFunction(frozenset({_place(name)}), plan)).result()
 
 
-def scratch_ref(workspace: Workspace, given: ScratchRef, call: Call) -> dict[str, Any]:
-    if given.sha256 is None and given.label is None:
+def scratch_ref(workspace: Workspace, params: ScratchRef, call: Call) -> dict[str, Any]:
+    if params.sha256 is None and params.label is None:
         labels = workspace.journal.shelf(LABEL)
         return {"entries": [_entry(item, labels) for item in workspace.journal.shelf(KIND)]}
-    item = _found(workspace, given.sha256, given.label)
+    item = _found(workspace, params.sha256, params.label)
     labels = workspace.journal.shelf(LABEL)
     return {
-        "entry": {**_entry(item, labels), **({"label": given.label} if given.label else {})},
+        "entry": {**_entry(item, labels), **({"label": params.label} if params.label else {})},
         "scratch_path": _place(item.name),
         "bin_exists": workspace.store.has(item.sha.hex()),
-        "alias_count": _alias_count(item, labels, given),
+        "alias_count": _alias_count(item, labels, params),
     }
 
 
-def scratch_get(workspace: Workspace, given: ScratchGet, call: Call) -> dict[str, Any]:
+def scratch_get(workspace: Workspace, params: ScratchGet, call: Call) -> dict[str, Any]:
     if not workspace.scratch_get:
         raise refuse(
             "policy_violation",
@@ -137,12 +137,12 @@ def scratch_get(workspace: Workspace, given: ScratchGet, call: Call) -> dict[str
             reason_hint="permission",
             suggested_action="ask_user",
         )
-    item = _found(workspace, given.sha256, given.label)
+    item = _found(workspace, params.sha256, params.label)
     data = workspace.store.load(item.sha.hex())
     if item.meta.get("sealed"):
         data = cipher.unseal(data, item.name)
     try:
-        content = data.decode() if given.encoding == "utf-8" else base64.b64encode(data).decode()
+        content = data.decode() if params.encoding == "utf-8" else base64.b64encode(data).decode()
     except UnicodeDecodeError:
         raise refuse(
             "invalid_input",
@@ -156,16 +156,16 @@ def scratch_get(workspace: Workspace, given: ScratchGet, call: Call) -> dict[str
     return {
         "sha256": item.name,
         "content": content,
-        "encoding": given.encoding,
+        "encoding": params.encoding,
         "bytes": item.size,
         "content_type": entry["content_type"],
-        "label": given.label or entry["label"],
+        "label": params.label or entry["label"],
     }
 
 
-def scratch_drop(workspace: Workspace, given: ScratchRef, call: Call) -> dict[str, Any]:
+def scratch_drop(workspace: Workspace, params: ScratchRef, call: Call) -> dict[str, Any]:
     """By its hash with all its labels; by a label the same."""
-    if given.sha256 is None and given.label is None:
+    if params.sha256 is None and params.label is None:
         raise refuse(
             "invalid_input",
             "must_provide_sha256_or_label",
@@ -173,7 +173,7 @@ def scratch_drop(workspace: Workspace, given: ScratchRef, call: Call) -> dict[st
             next_step=then(call_tool("scratch_ref"), call_again(sha256=FILL)),
             suggested_action="fix_syntax",
         )
-    item = _found(workspace, given.sha256, given.label)
+    item = _found(workspace, params.sha256, params.label)
 
     def plan(tree: PlanView) -> dict[str, Any]:
         for label in workspace.journal.shelf(LABEL):
@@ -237,10 +237,10 @@ def _whole_hash(workspace: Workspace, sha256: str) -> str:
     return names[0] if names else sha256
 
 
-def _alias_count(item: Item, labels: list[Item], given: ScratchRef) -> int:
+def _alias_count(item: Item, labels: list[Item], params: ScratchRef) -> int:
     """How many entries a label stands for, or how many labels an entry has."""
-    if given.sha256 is None:
-        return sum(label.name == given.label for label in labels)
+    if params.sha256 is None:
+        return sum(label.name == params.label for label in labels)
     return sum(_named(label) == item.name for label in labels)
 
 

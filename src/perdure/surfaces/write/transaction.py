@@ -56,40 +56,42 @@ class Transaction(msgspec.Struct, frozen=True):
     idempotency_key: Annotated[str, arg()] | None = None
 
 
-def transaction(workspace: Workspace, given: Transaction, call: Call) -> dict[str, Any]:
+def transaction(workspace: Workspace, params: Transaction, call: Call) -> dict[str, Any]:
     sent: list[Content | None] = []
     try:
-        problems = [_taken(workspace, number, one, sent) for number, one in enumerate(given.ops)]
+        problems = [_taken(workspace, number, operation, sent) for number, operation in enumerate(params.ops)]
         for problem in filter(None, problems):
             raise problem
-        return _transacted(workspace, given, sent, call)
+        return _transacted(workspace, params, sent, call)
     except StoreReplaced:
         raise
     except (ToolError, StorageError) as error:
-        raise _keeping(workspace, call, given, sent, tool_error(error)) from None
+        raise _keeping(workspace, call, params, sent, tool_error(error)) from None
 
 
-def _taken(workspace: Workspace, number: int, one: Operation, sent: list[Content | None]) -> ToolError | None:
+def _taken(
+    workspace: Workspace, number: int, operation: Operation, sent: list[Content | None]
+) -> ToolError | None:
     """The content of an operation, or why it cannot be had: then those of the others are still to be kept."""
     found: Content | None = None
     problem: ToolError | None = None
     try:
-        if one.op == "write":
-            found = sent_content(workspace, one.content, one.draft, one.encoding)
+        if operation.op == "write":
+            found = sent_content(workspace, operation.content, operation.draft, operation.encoding)
     except (ToolError, StorageError) as error:
         found = error.content if isinstance(error, Rejected) else None
-        problem = _numbered(tool_error(error), number, one.path)
+        problem = _numbered(tool_error(error), number, operation.path)
     sent.append(found)
     return problem
 
 
 def _numbered(error: ToolError, number: int, path: str) -> ToolError:
-    known = error.envelope.context
-    message = str(known.get("message", ""))
+    planned = error.envelope.context
+    message = str(planned.get("message", ""))
     if not message.startswith("ops["):
-        known = {**known, "message": f"ops[{number}]: {message}"}
-    shown = {} if known.get("reason") == SECRET_IN_NAME else {"path": path}
-    context = {"operation": number, **shown, **known}
+        planned = {**planned, "message": f"ops[{number}]: {message}"}
+    shown = {} if planned.get("reason") == SECRET_IN_NAME else {"path": path}
+    context = {"operation": number, **shown, **planned}
     error.envelope = msgspec.structs.replace(error.envelope, context=context)
     return error
 
@@ -97,14 +99,14 @@ def _numbered(error: ToolError, number: int, path: str) -> ToolError:
 def _keeping(
     workspace: Workspace,
     call: Call,
-    given: Transaction,
+    params: Transaction,
     sent: list[Content | None],
     error: ToolError,
 ) -> ToolError:
     """Nothing of it was written, so all that was sent is kept."""
     reason, operation = (error.envelope.context.get(name) for name in ("reason", "operation"))
     payloads = {
-        n: (given.ops[n].path if reason != SECRET_IN_NAME else "", content)
+        n: (params.ops[n].path if reason != SECRET_IN_NAME else "", content)
         for n, content in enumerate(sent)
         if content is not None
     }
@@ -122,30 +124,32 @@ def _keeping(
 
 
 def _transacted(
-    workspace: Workspace, given: Transaction, sent: list[Content | None], call: Call
+    workspace: Workspace, params: Transaction, sent: list[Content | None], call: Call
 ) -> dict[str, Any]:
-    paths = _paths(given)
+    paths = _paths(params)
     checks = Checks(
         workspace,
         call,
         paths,
-        classify=given.classify,
-        validate=given.validate,
-        told=given.message,
+        classify=params.classify,
+        validate=params.validate,
+        told=params.message,
     )
-    for number, (one, content) in enumerate(zip(given.ops, sent, strict=True)):
+    for number, (operation, content) in enumerate(zip(params.ops, sent, strict=True)):
         if content is not None:
             try:
-                checks.sent(one.path, content, one.content if one.encoding != "base64" else None)
+                checks.sent(
+                    operation.path, content, operation.content if operation.encoding != "base64" else None
+                )
             except StoreReplaced:
                 raise
             except (ToolError, StorageError) as error:
-                raise _numbered(tool_error(error), number, one.path) from None
+                raise _numbered(tool_error(error), number, operation.path) from None
 
     return checks.commit(
-        _RunOperations(workspace, given, call, paths, sent),
-        idempotency_key=given.idempotency_key,
-        arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
+        _RunOperations(workspace, params, call, paths, sent),
+        idempotency_key=params.idempotency_key,
+        arguments=msgspec.to_builtins(params) if params.idempotency_key is not None else None,
     ).result()
 
 
@@ -155,42 +159,44 @@ class _RunOperations:
     def __init__(
         self,
         workspace: Workspace,
-        given: Transaction,
+        params: Transaction,
         call: Call,
         paths: frozenset[str],
         sent: list[Content | None],
     ) -> None:
         self.paths = paths
         self._workspace = workspace
-        self._given = given
+        self._params = params
         self._call = call
         self._sent = sent
         self._txn = new_transaction_id()
 
     def stage(self, tree: PlanView) -> dict[str, Any]:
-        given = self._given
-        step = _Step(self._workspace, tree, self._call, self._txn, given)
-        for path, sha256 in given.expected.items():
-            known = tree.lookup(path, force=given.force)
-            guards.check_precondition(known, sha256)
-            step.expected.add(known.path)
+        params = self._params
+        step = _Step(self._workspace, tree, self._call, self._txn, params)
+        for path, sha256 in params.expected.items():
+            planned = tree.lookup(path, force=params.force)
+            guards.check_precondition(planned, sha256)
+            step.expected.add(planned.path)
         files: list[dict[str, Any]] = []
-        for number, (one, content) in enumerate(zip(given.ops, self._sent, strict=True)):
+        for number, (operation, content) in enumerate(zip(params.ops, self._sent, strict=True)):
             try:
-                files += step.run(one, content)
+                files += step.run(operation, content)
             except JournalError:
                 raise  # it fails the calls of the whole round, not this operation
             except (ToolError, StorageError) as error:
-                raise _numbered(tool_error(error), number, one.path) from None
+                raise _numbered(tool_error(error), number, operation.path) from None
         return {"transaction_id": self._txn, "files": files, "warnings": step.warnings}
 
 
-def _paths(given: Transaction) -> frozenset[str]:
+def _paths(params: Transaction) -> frozenset[str]:
     """Every path that the operations name."""
-    paths = {one.path for one in given.ops} | {one.to for one in given.ops if one.to is not None}
-    for one in given.ops:
-        if one.patch is not None:
-            for file in unified_patch.parse(one.patch, one.path):
+    paths = {operation.path for operation in params.ops} | {
+        operation.to for operation in params.ops if operation.to is not None
+    }
+    for operation in params.ops:
+        if operation.patch is not None:
+            for file in unified_patch.parse(operation.patch, operation.path):
                 paths |= {file.path, file.to or file.path}
     return frozenset(paths)
 
@@ -204,24 +210,24 @@ class _Step:
     """One operation at a time on the tree of the transaction."""
 
     def __init__(
-        self, workspace: Workspace, tree: PlanView, call: Call, txn: str, given: Transaction
+        self, workspace: Workspace, tree: PlanView, call: Call, txn: str, params: Transaction
     ) -> None:
         self._workspace = workspace
         self._tree = tree
         self._call = call
         self._txn = txn
-        self._force = given.force
-        self._detail = {"message": given.message} if given.message else {}
+        self._force = params.force
+        self._detail = {"message": params.message} if params.message else {}
         self.expected: set[str] = set()
         self.warnings: list[str] = []
 
-    def run(self, one: Operation, content: Content | None) -> list[dict[str, Any]]:
-        match one.op:
+    def run(self, operation: Operation, content: Content | None) -> list[dict[str, Any]]:
+        match operation.op:
             case "write":
                 assert content is not None
-                return [self._write(one, content)]
+                return [self._write(operation, content)]
             case "edit":
-                if not one.edits:
+                if not operation.edits:
                     raise refuse(
                         "invalid_input",
                         "no_edits",
@@ -229,9 +235,9 @@ class _Step:
                         next_step=call_again(ops=FILL),
                         suggested_action="fix_syntax",
                     )
-                return [self._edit(one, one.edits)]
+                return [self._edit(operation, operation.edits)]
             case "patch":
-                if one.patch is None:
+                if operation.patch is None:
                     raise refuse(
                         "invalid_input",
                         "no_patch",
@@ -240,10 +246,12 @@ class _Step:
                         suggested_action="fix_syntax",
                     )
                 return [
-                    done for file in unified_patch.parse(one.patch, one.path) for done in self._patch(file)
+                    done
+                    for file in unified_patch.parse(operation.patch, operation.path)
+                    for done in self._patch(file)
                 ]
             case "move":
-                if one.to is None:
+                if operation.to is None:
                     raise refuse(
                         "invalid_input",
                         "no_target",
@@ -251,66 +259,66 @@ class _Step:
                         next_step=call_again(ops=FILL),
                         suggested_action="fix_syntax",
                     )
-                return self._move(one.path, one.to)
+                return self._move(operation.path, operation.to)
             case "delete":
-                return [self._put(self._existing(one.path, follow=False), None, "delete", "delete")]
+                return [self._put(self._existing(operation.path, follow=False), None, "delete", "delete")]
 
-    def _write(self, one: Operation, content: Content) -> dict[str, Any]:
-        look = self._new if one.mode == "create" else self._look
-        known = look(one.path)
-        if not known.changed and known.path not in self.expected:
+    def _write(self, operation: Operation, content: Content) -> dict[str, Any]:
+        look = self._new if operation.mode == "create" else self._look
+        planned = look(operation.path)
+        if not planned.changed and planned.path not in self.expected:
             self.warnings += guards.check_unseen(
-                self._workspace, known, self._call.session, force=self._force
+                self._workspace, planned, self._call.session, force=self._force
             )
         if not self._force and content.data is not None:
-            old = self._tree.data(known) if is_small(known) else b""
-            guards.check_elision(content, content.data, old, known.path)
-        return self._put(known, content, "write", one.mode)
+            old = self._tree.data(planned) if is_small(planned) else b""
+            guards.check_elision(content, content.data, old, planned.path)
+        return self._put(planned, content, "write", operation.mode)
 
-    def _edit(self, one: Operation, wanted: list[edits.Edit]) -> dict[str, Any]:
-        known = self._existing(one.path)
-        before = codec.decode(self._tree.data(known))
-        edited = apply_edits(self._workspace, known, before.content, wanted)
+    def _edit(self, operation: Operation, wanted: list[edits.Edit]) -> dict[str, Any]:
+        planned = self._existing(operation.path)
+        before = codec.decode(self._tree.data(planned))
+        edited = apply_edits(self._workspace, planned, before.content, wanted)
         self.warnings += edited.warnings
-        after = self._changed(known, codec.encode(before, edited.content))
+        after = self._changed(planned, codec.encode(before, edited.content))
         return {
-            **self._put(known, after, "edit", "replace"),
+            **self._put(planned, after, "edit", "replace"),
             "replacements": edited.replacements,
             "match": edited.match,
         }
 
     def _patch(self, file: unified_patch.FilePatch) -> list[dict[str, Any]]:
         if file.op == "create":
-            known = self._new(file.path)
-            after = self._changed(known, unified_patch.apply(file, "").encode())
+            planned = self._new(file.path)
+            after = self._changed(planned, unified_patch.apply(file, "").encode())
             if file.executable is not None:
-                known.facts = metadata.made_executable(None, file.executable)
-            return [self._put(known, after, "patch", "create")]
-        known = self._existing(file.path, follow=file.op != "delete")
+                planned.facts = metadata.made_executable(None, file.executable)
+            return [self._put(planned, after, "patch", "create")]
+        planned = self._existing(file.path, follow=file.op != "delete")
         if file.op == "delete":
-            unified_patch.apply(file, codec.decode(self._tree.data(known)).content if file.hunks else "")
-            return [self._put(known, None, "patch", "delete")]
-        done = [self._update(known, file)] if _changes(file) else []
+            unified_patch.apply(file, codec.decode(self._tree.data(planned)).content if file.hunks else "")
+            return [self._put(planned, None, "patch", "delete")]
+        done = [self._update(planned, file)] if _changes(file) else []
         return [*done, *self._move(file.path, file.to)] if file.to is not None else done
 
-    def _update(self, known: PlannedFile, file: unified_patch.FilePatch) -> dict[str, Any]:
+    def _update(self, planned: PlannedFile, file: unified_patch.FilePatch) -> dict[str, Any]:
         if file.executable is not None:
-            known.facts = metadata.made_executable(known.facts, file.executable)
+            planned.facts = metadata.made_executable(planned.facts, file.executable)
         if not file.hunks and not file.anchored:
-            return self._put(known, known.now, "patch", "replace")
-        before = codec.decode(self._tree.data(known))
+            return self._put(planned, planned.now, "patch", "replace")
+        before = codec.decode(self._tree.data(planned))
         if file.hunks:
-            after = self._changed(known, codec.encode(before, unified_patch.apply(file, before.content)))
-            return self._put(known, after, "patch", "replace")
+            after = self._changed(planned, codec.encode(before, unified_patch.apply(file, before.content)))
+            return self._put(planned, after, "patch", "replace")
         patched = anchored_patch.apply(file, before.body)
-        after = self._changed(known, codec.encode_body(before.style, patched.body))
-        return {**self._put(known, after, "patch", "replace"), "match": patched.match}
+        after = self._changed(planned, codec.encode_body(before.style, patched.body))
+        return {**self._put(planned, after, "patch", "replace"), "match": patched.match}
 
-    def _changed(self, known: PlannedFile, data: bytes) -> Content:
+    def _changed(self, planned: PlannedFile, data: bytes) -> Content:
         """What a file becomes. Content that only stands for content is refused, and kept."""
         after = self._workspace.store.take(data)
         if not self._force:
-            guards.check_elision(after, data, self._tree.data(known), known.path)
+            guards.check_elision(after, data, self._tree.data(planned), planned.path)
         return after
 
     def _move(self, path: str, to: str) -> list[dict[str, Any]]:
@@ -339,31 +347,31 @@ class _Step:
         return self._tree.lookup(path, force=self._force, follow=follow)
 
     def _existing(self, path: str, *, follow: bool = True) -> PlannedFile:
-        known = self._look(path, follow=follow)
-        if known.now is None:
-            raise missing_file(self._workspace.roots[0].fd, known.path, next_step=call_again(ops=FILL))
-        return known
+        planned = self._look(path, follow=follow)
+        if planned.now is None:
+            raise missing_file(self._workspace.roots[0].fd, planned.path, next_step=call_again(ops=FILL))
+        return planned
 
     def _new(self, path: str) -> PlannedFile:
-        known = self._look(path)
-        if known.now is not None:
+        planned = self._look(path)
+        if planned.now is not None:
             raise refuse(
                 "stale_precondition",
                 "file_already_exists",
-                f"{known.path} exists already.",
+                f"{planned.path} exists already.",
                 next_step=either(call_again(ops=FILL), "mode=overwrite in that operation, or op=edit"),
                 suggested_action="reread",
-                path=known.path,
-                existing_sha256=known.sha256,
+                path=planned.path,
+                existing_sha256=planned.sha256,
             )
-        return known
+        return planned
 
     def _put(
-        self, known: PlannedFile, after: Content | None, op: str, mode: str, **detail: str
+        self, planned: PlannedFile, after: Content | None, op: str, mode: str, **detail: str
     ) -> dict[str, Any]:
         done = stage_file(
             self._tree,
-            known,
+            planned,
             after,
             self._call,
             op=op,

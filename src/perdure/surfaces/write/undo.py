@@ -44,38 +44,38 @@ class Rewind(msgspec.Struct, frozen=True):
     dry_run: Annotated[bool, arg()] = True
 
 
-def undo(workspace: Workspace, given: Undo, call: Call) -> dict[str, Any]:
+def undo(workspace: Workspace, params: Undo, call: Call) -> dict[str, Any]:
     selection = Selection(
-        ids=tuple(map(str.strip, given.change.split(","))) if given.change is not None else (),
-        n=given.n,
-        path=given.path,
-        session=given.session,
-        client=given.client,
-        agent=given.agent,
-        turn=given.turn,
-        since=parse_since(given.since),
-        redo=given.redo,
+        ids=tuple(map(str.strip, params.change.split(","))) if params.change is not None else (),
+        n=params.n,
+        path=params.path,
+        session=params.session,
+        client=params.client,
+        agent=params.agent,
+        turn=params.turn,
+        since=parse_since(params.since),
+        redo=params.redo,
     )
     with _changes_named_by("change"):
         try:
-            result = undo_changes(workspace, call, selection, is_dry_run=given.dry_run)
+            result = undo_changes(workspace, call, selection, is_dry_run=params.dry_run)
         except NothingToUndo as error:
-            raise _no_match(given, is_own=error.session == call.session) from None
+            raise _no_match(params, is_own=error.session == call.session) from None
     payload: dict[str, Any] = msgspec.to_builtins(result)
     return payload
 
 
-def rewind(workspace: Workspace, given: Rewind, call: Call) -> dict[str, Any]:
-    text = given.to.strip().removeprefix("#")
+def rewind(workspace: Workspace, params: Rewind, call: Call) -> dict[str, Any]:
+    text = params.to.strip().removeprefix("#")
     if sequence(text) is not None or workspace.journal.transaction(text):
-        target = RewindTarget(change=text, path=given.path)
+        target = RewindTarget(change=text, path=params.path)
     else:
-        target = RewindTarget(since=_parse_time(text), path=given.path)
+        target = RewindTarget(since=_parse_time(text), path=params.path)
     with _changes_named_by("to"):
         try:
-            result = rewind_changes(workspace, call, target, is_dry_run=given.dry_run)
+            result = rewind_changes(workspace, call, target, is_dry_run=params.dry_run)
         except NothingToUndo:
-            raise _nothing_since(given) from None
+            raise _nothing_since(params) from None
     payload: dict[str, Any] = msgspec.to_builtins(result)
     return payload
 
@@ -103,15 +103,15 @@ def _changes_named_by(argument: str) -> Iterator[None]:
         ) from None
 
 
-def _no_match(given: Undo, *, is_own: bool) -> ToolError:
+def _no_match(params: Undo, *, is_own: bool) -> ToolError:
     whose = "of this session " if is_own else ""
-    what = "undo" if given.redo else "change"
+    what = "undo" if params.redo else "change"
     named = {
-        "path": given.path,
-        "client": given.client,
-        "agent": given.agent,
-        "turn": str(given.turn) if given.turn is not None else None,
-        "since": given.since,
+        "path": params.path,
+        "client": params.client,
+        "agent": params.agent,
+        "turn": str(params.turn) if params.turn is not None else None,
+        "since": params.since,
     }
     where = "".join(
         f" with {name}={make_printable(value)}" for name, value in named.items() if value is not None
@@ -127,12 +127,12 @@ def _no_match(given: Undo, *, is_own: bool) -> ToolError:
     )
 
 
-def _nothing_since(given: Rewind) -> ToolError:
-    where = f" of {make_printable(given.path)}" if given.path is not None else ""
+def _nothing_since(params: Rewind) -> ToolError:
+    where = f" of {make_printable(params.path)}" if params.path is not None else ""
     return refuse(
         "not_found",
         "nothing_to_undo",
-        f"nothing to take back: no change{where} since {make_printable(given.to)[:64]} is in force.",
+        f"nothing to take back: no change{where} since {make_printable(params.to)[:64]} is in force.",
         next_step=call_tool("journal_tail"),
         suggested_action="reread",
     )

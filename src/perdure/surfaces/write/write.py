@@ -88,57 +88,57 @@ class Restore(msgspec.Struct, frozen=True):
 Payload = dict[str, Any]
 
 
-def safe_write(workspace: Workspace, given: SafeWrite, call: Call) -> Future[Payload]:
+def safe_write(workspace: Workspace, params: SafeWrite, call: Call) -> Future[Payload]:
     checks = Checks(
         workspace,
         call,
-        frozenset({given.path}),
-        classify=given.classify,
-        reject_at=given.classify_reject_at,
-        validate=given.validate,
+        frozenset({params.path}),
+        classify=params.classify,
+        reject_at=params.classify_reject_at,
+        validate=params.validate,
     )
     try:
-        sent = sent_content(workspace, given.content, given.draft, given.encoding)
-        checks.screen(given.path, sent, given.content if given.encoding != "base64" else None)
+        sent = sent_content(workspace, params.content, params.draft, params.encoding)
+        checks.screen(params.path, sent, params.content if params.encoding != "base64" else None)
     except Rejected as error:
         return checks.reject(error)
     return checks.commit(
-        _WriteFile(workspace, given, call, sent),
-        idempotency_key=given.idempotency_key,
-        arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
-        refused_content=(given.path, sent),
+        _WriteFile(workspace, params, call, sent),
+        idempotency_key=params.idempotency_key,
+        arguments=msgspec.to_builtins(params) if params.idempotency_key is not None else None,
+        refused_content=(params.path, sent),
     )
 
 
 class _WriteFile:
     """The plan of `safe_write`: the whole file, or more at its end."""
 
-    def __init__(self, workspace: Workspace, given: SafeWrite, call: Call, sent: Content) -> None:
-        self.paths = frozenset({given.path})
+    def __init__(self, workspace: Workspace, params: SafeWrite, call: Call, sent: Content) -> None:
+        self.paths = frozenset({params.path})
         self._workspace = workspace
-        self._given = given
+        self._params = params
         self._call = call
         self._sent = sent
 
     def stage(self, tree: PlanView) -> Payload:
-        workspace, given, sent = self._workspace, self._given, self._sent
-        known = tree.lookup(given.path, force=given.force)
-        if given.mode == "append":
-            guards.check_precondition(known, given.expected_prev_sha256)
-            after = tree.derive(known, "append", lambda: _appended(workspace, tree, known, given, sent))
-            return stage_file(tree, known, after, self._call, op="write", mode=given.mode)
+        workspace, params, sent = self._workspace, self._params, self._sent
+        known = tree.lookup(params.path, force=params.force)
+        if params.mode == "append":
+            guards.check_precondition(known, params.expected_prev_sha256)
+            after = tree.derive(known, "append", lambda: _appended(workspace, tree, known, params, sent))
+            return stage_file(tree, known, after, self._call, op="write", mode=params.mode)
         warnings = guards.check_target(
             workspace,
             tree,
             known,
             self._call,
-            mode=given.mode,
-            expected=given.expected_prev_sha256,
-            force=given.force,
+            mode=params.mode,
+            expected=params.expected_prev_sha256,
+            force=params.force,
         )
-        if not given.force and sent.data is not None:
+        if not params.force and sent.data is not None:
             guards.check_elision(sent, sent.data, tree.data(known) if is_small(known) else b"", known.path)
-        payload = stage_file(tree, known, sent, self._call, op="write", mode=given.mode)
+        payload = stage_file(tree, known, sent, self._call, op="write", mode=params.mode)
         payload["warnings"] = warnings
         return payload
 
@@ -164,14 +164,14 @@ def is_small(known: PlannedFile) -> bool:
 
 
 def _appended(
-    workspace: Workspace, tree: PlanView, known: PlannedFile, given: SafeWrite, sent: Content
+    workspace: Workspace, tree: PlanView, known: PlannedFile, params: SafeWrite, sent: Content
 ) -> Content:
     """The old content and the new after it, in the file's own encoding and line ending."""
     if known.now is None:
         return sent
     added = b"".join(workspace.store.pieces(sent))
-    if given.encoding != "base64":
-        said = given.content if given.content is not None else codec.decode_payload(added, given.encoding)
+    if params.encoding != "base64":
+        said = params.content if params.content is not None else codec.decode_payload(added, params.encoding)
         head = next(iter(workspace.store.pieces(known.now)), b"")
         style = codec.detect_style(head, complete=len(head) == known.now.size)
         if style is None and codec.looks_like_wide_unicode(head):
@@ -184,7 +184,7 @@ def _appended(
                 suggested_action="escape",
                 path=known.path,
             )
-        added = codec.encode_appended(style, said, given.encoding) if said is not None else added
+        added = codec.encode_appended(style, said, params.encoding) if said is not None else added
     if known.now.size + len(added) <= INLINE:
         return workspace.store.take(tree.data(known) + added)
     old = known.now
@@ -196,42 +196,42 @@ def _appended(
     return workspace.store.take_pieces(pieces())
 
 
-def edit(workspace: Workspace, given: EditFile | SafeReplace, call: Call) -> Future[Payload]:
+def edit(workspace: Workspace, params: EditFile | SafeReplace, call: Call) -> Future[Payload]:
     checks = Checks(
         workspace,
         call,
-        frozenset({given.path}),
-        classify=given.classify,
-        reject_at=given.classify_reject_at if isinstance(given, SafeReplace) else "high",
-        validate=given.validate,
+        frozenset({params.path}),
+        classify=params.classify,
+        reject_at=params.classify_reject_at if isinstance(params, SafeReplace) else "high",
+        validate=params.validate,
     )
     return checks.commit(
-        _EditPassages(workspace, given, call),
-        idempotency_key=given.idempotency_key,
-        arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
+        _EditPassages(workspace, params, call),
+        idempotency_key=params.idempotency_key,
+        arguments=msgspec.to_builtins(params) if params.idempotency_key is not None else None,
     )
 
 
 class _EditPassages:
     """The plan of `edit` and `safe_replace`: passages of one file, all or none."""
 
-    def __init__(self, workspace: Workspace, given: EditFile | SafeReplace, call: Call) -> None:
-        self.paths = frozenset({given.path})
+    def __init__(self, workspace: Workspace, params: EditFile | SafeReplace, call: Call) -> None:
+        self.paths = frozenset({params.path})
         self._workspace = workspace
-        self._given = given
+        self._params = params
         self._call = call
         self._edits = (
-            given.edits
-            if isinstance(given, EditFile)
-            else [edits.Edit(given.old_string, given.new_string, given.count)]
+            params.edits
+            if isinstance(params, EditFile)
+            else [edits.Edit(params.old_string, params.new_string, params.count)]
         )
 
     def stage(self, tree: PlanView) -> Payload:
-        given = self._given
-        known = tree.lookup(given.path, force=given.force)
+        params = self._params
+        known = tree.lookup(params.path, force=params.force)
         if known.now is None:
             raise missing_file(self._workspace.roots[0].fd, known.path)
-        guards.check_precondition(known, given.expected_prev_sha256)
+        guards.check_precondition(known, params.expected_prev_sha256)
         after, edited = tree.derive(known, "edit", lambda: self._edit(tree, known))
         payload = stage_file(tree, known, after, self._call, op="edit", mode="replace")
         return {
@@ -251,7 +251,7 @@ class _EditPassages:
             raise placed(error, known.path) from None
         new = codec.encode(before, edited.content)
         after = workspace.store.take(new)
-        if not self._given.force:
+        if not self._params.force:
             guards.check_elision(after, new, old, known.path)
         return after, edited
 
@@ -266,24 +266,24 @@ def apply_edits(
         raise make_tool_error(error, known.path, policy, policy.retry_budget.default) from None
 
 
-def restore(workspace: Workspace, given: Restore, call: Call) -> Payload:
-    return workspace.commit(call, _RestoreVersion(workspace, given, call)).result()
+def restore(workspace: Workspace, params: Restore, call: Call) -> Payload:
+    return workspace.commit(call, _RestoreVersion(workspace, params, call)).result()
 
 
 class _RestoreVersion:
     """The plan of `restore`: a file, link or directory as it was after a row."""
 
-    def __init__(self, workspace: Workspace, given: Restore, call: Call) -> None:
-        self.paths = frozenset({given.path})
+    def __init__(self, workspace: Workspace, params: Restore, call: Call) -> None:
+        self.paths = frozenset({params.path})
         self._workspace = workspace
-        self._given = given
+        self._params = params
         self._call = call
 
     def stage(self, tree: PlanView) -> Payload:
-        workspace, given = self._workspace, self._given
+        workspace, params = self._workspace, self._params
         known = self._lookup(tree)
-        guards.check_precondition(known, given.expected_prev_sha256)
-        row = row_of(workspace, known.path, given.journal_id)
+        guards.check_precondition(known, params.expected_prev_sha256)
+        row = row_of(workspace, known.path, params.journal_id)
         wanted = state_after(row)
         after = content_of(wanted, workspace.store)
         kind = wanted.kind if wanted is not None else known.kind
@@ -293,7 +293,7 @@ class _RestoreVersion:
             raise refuse(
                 "not_found",
                 "nothing_to_restore",
-                f"{known.path} did not exist in version {given.journal_id}, and it does not exist now.",
+                f"{known.path} did not exist in version {params.journal_id}, and it does not exist now.",
                 next_step=then(call_tool("history", path=known.path), call_again(journal_id=FILL)),
                 suggested_action="reread",
                 path=known.path,
@@ -306,11 +306,11 @@ class _RestoreVersion:
         return stage_file(tree, known, after, self._call, op="restore", mode=mode, kind=kind)
 
     def _lookup(self, tree: PlanView) -> PlannedFile:
-        name = self._workspace.journal_name(self._given.path)
+        name = self._workspace.journal_name(self._params.path)
         last = self._workspace.journal.last_of(name)
         if last is not None and {"kind", "kind_before"} & last.detail.keys():
             return tree.lookup_entry(name)
-        return tree.lookup(self._given.path, force=True)  # the version was written once: it was allowed then
+        return tree.lookup(self._params.path, force=True)  # the version was written once: it was allowed then
 
 
 def row_of(workspace: Workspace, path: str, journal_id: str, argument: str = "journal_id") -> Row:

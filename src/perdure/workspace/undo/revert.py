@@ -102,7 +102,7 @@ class Reversal:
         if self._conflicts:
             return UndoResult(reverted=[], conflicts=self._conflicts, kept=[], journal_ids=[])
         stays = {
-            known.path for known in self._tree.known() if known.path in self._kept and known.is_directory
+            known.path for known in self._tree.planned() if known.path in self._kept and known.is_directory
         }
         for step in steps:
             step.known.forget_plan()
@@ -200,7 +200,7 @@ class Reversal:
 
     def _check_directories(self, rows: Mapping[str, Row]) -> None:
         """A directory that is not empty in the end stays; nothing can be made beneath a file or a link."""
-        planned = list(self._tree.known())
+        planned = list(self._tree.planned())
         children: dict[str, list[PlannedFile]] = {}
         for known in planned:
             children.setdefault(known.path.rpartition("/")[0], []).append(known)

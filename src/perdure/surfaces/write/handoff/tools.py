@@ -91,27 +91,27 @@ class HandoffRead(msgspec.Struct, frozen=True):
     path: Annotated[str, WHERE] = DEFAULT_PATH
 
 
-def handoff_write(workspace: Workspace, given: HandoffWrite, call: Call) -> dict[str, Any]:
-    sent = normalized({"agent": call.client, "next_steps": [], "last_good_state": [], **given.envelope})
+def handoff_write(workspace: Workspace, params: HandoffWrite, call: Call) -> dict[str, Any]:
+    sent = normalized({"agent": call.client, "next_steps": [], "last_good_state": [], **params.envelope})
     handoff = _checked(sent)
     ready = _ready(handoff.steps)
     sent["last_good_state"] = _hashed(workspace, sent["last_good_state"])
     drift = _drifts(workspace, msgspec.convert(sent["last_good_state"], list[GoodFile]))
-    checks = Checks(workspace, call, frozenset({given.path}), always=True)
-    checks.sent(given.path, workspace.store.take(_text(sent, given.body)))
+    checks = Checks(workspace, call, frozenset({params.path}), always=True)
+    checks.sent(params.path, workspace.store.take(_text(sent, params.body)))
 
     def plan(tree: PlanView) -> dict[str, Any]:
-        known = tree.lookup(given.path)
-        guards.check_precondition(known, given.expected_prev_sha256)
+        known = tree.lookup(params.path)
+        guards.check_precondition(known, params.expected_prev_sha256)
         before = _before(tree, known)
-        if known.now is not None and given.expected_prev_sha256 is None:
+        if known.now is not None and params.expected_prev_sha256 is None:
             guards.check_seen(workspace, tree, known, call.session)
             _check_same_task(before, handoff, known)
-        if given.archive and known.now is not None:
+        if params.archive and known.now is not None:
             _archive(workspace, tree, known, call, before)
         envelope = {**sent, **_story(workspace, sent, call)}
         kept = before[0] if before is not None else None
-        content = front_matter.join(front_matter.render(envelope, kept), given.body)
+        content = front_matter.join(front_matter.render(envelope, kept), params.body)
         if len(content.encode()) > MOST_BYTES:
             raise refuse(
                 "quota_exceeded",
@@ -130,25 +130,25 @@ def handoff_write(workspace: Workspace, given: HandoffWrite, call: Call) -> dict
             "drift_warnings": drift,
             "ready_steps": ready,
             **_checkpoints(workspace),
-            "warnings": [*checks.warnings, *_renamed(given.envelope, sent)],
+            "warnings": [*checks.warnings, *_renamed(params.envelope, sent)],
         }
 
-    return workspace.commit(call, PlanFunction(frozenset({given.path}), plan)).result()
+    return workspace.commit(call, PlanFunction(frozenset({params.path}), plan)).result()
 
 
 def _text(envelope: dict[str, Any], body: str) -> bytes:
     return front_matter.join(front_matter.render(envelope), body).encode()
 
 
-def handoff_read(workspace: Workspace, given: HandoffRead, call: Call) -> dict[str, Any]:
+def handoff_read(workspace: Workspace, params: HandoffRead, call: Call) -> dict[str, Any]:
     since = workspace.begin_read()
-    content, sha256, path = _content(workspace, given.path)
+    content, sha256, path = _content(workspace, params.path)
     front, body = front_matter.split(content)
     envelope = front_matter.parse(front)
     handoff = _checked(normalized(envelope))
     workspace.record_read(call.session, path, sha256, since)
     return {
-        "handoff_path": given.path,
+        "handoff_path": params.path,
         "sha256": sha256,
         "envelope": envelope,
         "body": body,
@@ -196,10 +196,10 @@ def _bad_handoff(wrong: list[str]) -> ToolError:
     )
 
 
-def _renamed(given: dict[str, Any], sent: dict[str, Any]) -> list[str]:
+def _renamed(params: dict[str, Any], sent: dict[str, Any]) -> list[str]:
     """What was written under another word than the one that was sent."""
-    pairs = [("status", given.get("status"), sent["status"])]
-    for step, written in zip(given.get("steps", ()), sent.get("steps", ()), strict=True):
+    pairs = [("status", params.get("status"), sent["status"])]
+    for step, written in zip(params.get("steps", ()), sent.get("steps", ()), strict=True):
         pairs.append((f"status of step {written['id']}", step.get("status"), written.get("status")))
     return [f"{where} {before} was written as {after}" for where, before, after in pairs if before != after]
 
