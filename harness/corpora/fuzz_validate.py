@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from harness.corpora.broken_files import SAMPLES, intact
-from perdure.validate.isolated import Checker
 from perdure.validate.report import Report
+from perdure.validate.sandbox import Checker
 
 LONGEST: Final = 20_000
 WAIT_S: Final = 60.0

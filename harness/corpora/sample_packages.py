@@ -1,10 +1,11 @@
-"""Real files of formats that a machine may have few of, from Debian packages: downloaded and unpacked, not installed.
+"""Download real files of formats that a machine may have few of: Debian and npm packages, unpacked, not installed.
 
     python -m harness.corpora.sample_packages FOLDER
     python -m harness.corpora.intact_files FOLDER…
 
-LaTeX comes from the documentation of TeX Live, TOML from the manifests of Rust crates, spread over all there are.
-A package that is in the folder already is not fetched again. Needs `apt-get` and `dpkg-deb`.
+LaTeX comes from TeX Live's documentation, Go, Java and Rust from their standard libraries, C++ from Boost, PHP, SQL and
+HTML from web applications, TOML from the manifests of Rust crates, TypeScript and CSS from npm. A package that is in the
+folder already is not fetched again. Needs `apt-get`, `dpkg-deb` and `npm`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-LATEX: Final = ("texlive-humanities-doc",)
+DEBIAN: Final = (
+    "texlive-humanities-doc", "texlive-latex-base-doc", "texlive-latex-recommended-doc", "golang-1.19-src", "rust-src",
+    "openjdk-17-source", "libboost1.74-dev", "phpmyadmin", "roundcube-core", "libruby3.1", "docbook-xml", "tcllib",
+    "postgresql-15", "postgresql-common", "sqlite3-doc", "mediawiki", "davical", "python3-doc", "debootstrap", "dkms",
+    "bash-completion", "ansible", "initramfs-tools-core", "icinga2-common", "zabbix-server-mysql", "bacula-director-pgsql",
+)  # fmt: skip
+NPM: Final = (
+    "typescript", "@types/node", "@angular/core", "bootstrap", "rxjs", "date-fns", "jsonc-parser", "@mui/material",
+    "antd", "tailwindcss", "font-awesome", "lodash", "three", "highlight.js", "vue", "react-dom",
+)  # fmt: skip
 CRATES: Final = 130
 FETCH_SECONDS: Final = 600
 
@@ -62,18 +72,42 @@ def _unpack(package: Path, target: Path) -> None:
             with gzip.open(file) as packed, open(file.with_suffix(""), "wb") as plain:
                 shutil.copyfileobj(packed, plain)
             file.unlink()
+    for archive in making.rglob("src.zip"):
+        shutil.unpack_archive(archive, archive.with_suffix(""))
     making.rename(target)
 
 
+def unpacked_npm(folder: Path, names: Sequence[str]) -> list[str]:
+    """Fetch and unpack npm packages that are not in the folder yet; the names of what was."""
+    done = []
+    for name in names:
+        target = folder / f"npm-{name.replace('/', '+')}"
+        if target.is_dir():
+            continue
+        with tempfile.TemporaryDirectory(dir=folder) as fetched:
+            subprocess.run(
+                ["npm", "pack", "--silent", name],
+                cwd=fetched,
+                timeout=FETCH_SECONDS,
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
+            for archive in Path(fetched).glob("*.tgz"):
+                shutil.unpack_archive(archive, Path(fetched, "unpacked"))
+            Path(fetched, "unpacked").rename(target)
+        done.append(name)
+    return done
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Real LaTeX and TOML files from Debian packages.")
+    parser = argparse.ArgumentParser(description="Real files from Debian and npm packages.")
     parser.add_argument("folder", type=Path, metavar="FOLDER")
     options = parser.parse_args()
-    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        print("this needs apt-get and dpkg-deb, which are not here", file=sys.stderr)
+    if missing := [tool for tool in ("apt-get", "dpkg-deb", "npm") if shutil.which(tool) is None]:
+        print(f"not installed: {', '.join(missing)}", file=sys.stderr)
         return 2
     options.folder.mkdir(parents=True, exist_ok=True)
-    done = unpacked(options.folder, [*LATEX, *crates(CRATES)])
+    done = unpacked(options.folder, [*DEBIAN, *crates(CRATES)]) + unpacked_npm(options.folder, NPM)
     print(f"{len(done)} packages fetched, {len(list(options.folder.iterdir()))} there")
     return 0
 

@@ -37,7 +37,7 @@ print(json.dumps(missing))
 """
 CHECK_ALL = """
 import json, sys
-from perdure.validate.isolated import Checker
+from perdure.validate.sandbox import Checker
 with Checker() as checker:
     for form, text in json.load(sys.stdin):
         report = checker.check(text, format_hint=form)
@@ -111,7 +111,8 @@ def test_each_format_is_checked(installed: Installed) -> None:
         installed.bin / "python", "-I", "-c", CHECK_ALL, text=json.dumps(files)
     ).splitlines()
     reports = [json.loads(line) for line in lines]
-    assert [valid for valid, _, _ in reports[: len(SAMPLES)]] == [True] * 18, reports[: len(SAMPLES)]
+    verdicts = {form: valid for form, (valid, _, _) in zip(SAMPLES, reports, strict=False)}
+    assert verdicts == {form: None if form == "markdown" else True for form in SAMPLES}
     noticed = {
         form for (form, _), (_, errors, _) in zip(broken, reports[len(SAMPLES) :], strict=True) if errors
     }

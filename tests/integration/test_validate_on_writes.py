@@ -30,7 +30,8 @@ def broken(answer: tuple[bool, Result]) -> Result:
 
 def test_the_tool_says_what_is_wrong_and_where(tools: Tools) -> None:
     _, found = tools.use("validate", {"content": BAD, "target_path": "a.json"})
-    assert (found["valid"], found["format"], found["errors"][0]["line"]) == (False, "json", 2)
+    assert (found["valid"], found["format"], found["level"]) == (False, "json", "exact")
+    assert found["errors"][0]["line"] == 2
     assert set(found["errors"][0]) == {"line", "col", "message", "severity"}
     assert "line 2" in found["summary"]
     _, found = tools.use("rw.validate", {"content": "def f(:\n", "format_hint": "python"})
@@ -85,7 +86,7 @@ def test_a_file_that_was_broken_may_stay_broken(tools: Tools) -> None:
     is_done, found = tools.use("edit", {**arguments, "edits": [{"old": "return x", "new": "return x + 1"}]})
     assert is_done
     assert "line 3" in found["warnings"][0]
-    broken(tools.use("edit", {**arguments, "edits": [{"old": "return x + 1", "new": "return x +"}]}))
+    assert tools.use("edit", {**arguments, "edits": [{"old": "return x + 1", "new": "return x + 2"}]})[0]
     assert tools.use("edit", {**arguments, "edits": [{"old": "g(:", "new": "g():"}]})[0]
 
 
@@ -104,17 +105,12 @@ def test_a_grammar_refuses_only_in_a_file_that_it_could_read_before(tools: Tools
     assert found["warnings"]
 
 
-def test_html_markdown_and_sql_are_never_refused(tools: Tools) -> None:
-    for path, right, wrong in (
-        ("a.html", "<p>a</p>\n", "<div>a\n"),
-        ("a.md", "# a\n", "# a\n\n```\nb\n"),
-        ("a.sql", "SELECT 1;\n", "SELECT (1;\n"),
-    ):
-        tools.use("safe_write", {"path": path, "content": right})
-        arguments = {"path": path, "content": wrong, "mode": "overwrite", "validate": "refuse"}
-        is_done, found = tools.use("safe_write", arguments)
-        assert is_done
-        assert found["warnings"], path
+def test_markdown_gets_hints_and_is_never_refused(tools: Tools) -> None:
+    tools.use("safe_write", {"path": "a.md", "content": "# a\n"})
+    arguments = {"path": "a.md", "content": "# a\n\n```\nb\n", "mode": "overwrite", "validate": "refuse"}
+    is_done, found = tools.use("safe_write", arguments)
+    assert is_done
+    assert found["warnings"] == ["markdown, line 3, column 1: the code fence opened here is never closed"]
 
 
 def test_what_cannot_be_checked_is_written_and_said(tools: Tools) -> None:

@@ -6,29 +6,29 @@ import pytest
 
 from harness.corpora.broken_files import SAMPLES, Recall, intact, is_near, recall, slips
 from perdure.validate import Problem, Report, check
+from perdure.validate.report import LEVELS, Level
 
-# Of ten: noticed, refused as a write over the intact file, first finding at most five lines away.
+# Of ten: noticed, refused as a write over the intact file, first finding near (one line if exact, else five).
 FLOORS = {
     "json": (10, 10, 9),
     "yaml": (10, 10, 10),
-    "toml": (10, 10, 9),
+    "toml": (10, 10, 8),
     "xml": (10, 10, 9),
-    "latex": (8, 8, 8),
-    "markdown": (8, 0, 8),
-    "html": (10, 0, 10),
-    "css": (8, 8, 6),
-    "python": (10, 10, 10),
+    "latex": (10, 9, 9),
+    "markdown": (3, 0, 3),
+    "html": (10, 10, 10),
+    "css": (8, 8, 8),
+    "python": (10, 10, 9),
     "javascript": (10, 10, 9),
-    "typescript": (9, 9, 8),
+    "typescript": (9, 9, 9),
     "go": (10, 10, 8),
     "rust": (10, 10, 8),
     "java": (10, 10, 9),
     "c": (10, 10, 10),
     "cpp": (10, 10, 9),
-    "shell": (10, 10, 7),
-    "sql": (4, 0, 3),
+    "shell": (10, 10, 5),
+    "sql": (9, 9, 9),
 }
-NEVER_REFUSED = ("markdown", "html", "sql")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def recalls() -> dict[str, Recall]:
 @pytest.mark.parametrize("form", SAMPLES)
 def test_the_intact_file_has_no_problem(form: str) -> None:
     report = check(intact(form), format_hint=form)
-    assert (report.valid, report.errors) == (True, [])
+    assert (report.valid, report.errors) == (None if form == "markdown" else True, [])
 
 
 @pytest.mark.parametrize("form", SAMPLES)
@@ -51,17 +51,19 @@ def test_as_many_slips_are_noticed_as_were(form: str, recalls: dict[str, Recall]
     assert len(list(slips(form))) == 10
 
 
-@pytest.mark.parametrize("form", NEVER_REFUSED)
-def test_what_consumers_accept_is_never_refused(form: str, recalls: dict[str, Recall]) -> None:
-    assert recalls[form].refused == 0
+@pytest.mark.parametrize(("level", "share"), [("exact", 0.9), ("grammar", 0.8)])
+def test_most_slips_of_a_level_are_found_near(level: str, share: float, recalls: dict[str, Recall]) -> None:
+    near = [counts.near for form, counts in recalls.items() if LEVELS[form] == level]
+    assert sum(near) >= share * 10 * len(near)
 
 
 def test_there_are_eighteen_formats() -> None:
     assert len(SAMPLES) == len(FLOORS) == 18
 
 
-def test_a_place_further_away_does_not_count_as_near() -> None:
+@pytest.mark.parametrize(("level", "lines"), [("exact", 1), ("grammar", 5)])
+def test_a_place_further_away_does_not_count_as_near(level: Level, lines: int) -> None:
     slip = next(slips("json"))
-    for line, counts in ((slip.line, True), (slip.line + 5, True), (slip.line + 6, False)):
-        assert is_near(slip, Report(False, "json", [Problem(line, 1, "x")], "")) is counts
-    assert not is_near(slip, Report(True, "json", [Problem(slip.line, 1, "x", "warning")], ""))
+    for away, counts in ((0, True), (lines, True), (lines + 1, False)):
+        report = Report(False, "json", level, [Problem(slip.line + away, 1, "x")], "")
+        assert is_near(slip, report) is counts

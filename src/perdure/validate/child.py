@@ -1,9 +1,9 @@
-"""The process in which parsers run: it takes a request, checks, answers, and waits for the next.
+"""The child process in which parsers run: it reads a request, checks the content, answers, and waits for the next.
 
     python -m perdure.validate.child MEMORY_MB SECONDS
 
 Requests and replies are msgpack behind a four-byte length. Address space is limited once, processor time
-before every request. It ends when its input does, so nothing outlives the one that asked.
+before every request. It exits at the end of its input, so it does not outlive its parent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from perdure.platform import limits
-from perdure.validate.checking import check_as
+from perdure.validate import check_as
 from perdure.validate.report import Report, report_unchecked
 
 LENGTH_BYTES: Final = 4
@@ -33,7 +33,7 @@ class Reply(msgspec.Struct, frozen=True):
     last: bool
 
 
-def framed(body: bytes) -> bytes:
+def frame(body: bytes) -> bytes:
     return len(body).to_bytes(LENGTH_BYTES, "big") + body
 
 
@@ -65,13 +65,13 @@ def main(arguments: list[str]) -> None:
     limits.disable_core_dumps()
     incoming, outgoing = sys.stdin.buffer, sys.stdout.buffer
     decoder = msgspec.msgpack.Decoder(Request)
-    outgoing.write(framed(b""))
+    outgoing.write(frame(b""))
     outgoing.flush()
     while (body := _read(incoming)) is not None:
         with limits.processor_time(seconds):
             report = _answer(decoder.decode(body))
         last = _is_worn(memory)
-        outgoing.write(framed(msgspec.msgpack.encode(Reply(report, last))))
+        outgoing.write(frame(msgspec.msgpack.encode(Reply(report, last))))
         outgoing.flush()
         if last:
             return

@@ -6,14 +6,14 @@ import re
 from pathlib import PurePosixPath
 from typing import Final
 
-from perdure.validate.report import TITLES, UNKNOWN
+from perdure.validate.report import LEVELS, UNKNOWN
 
 _ALIASES: Final = {
     "bash": "shell", "sh": "shell", "zsh": UNKNOWN, "py": "python", "python3": "python", "pyi": "python",
     "yml": "yaml", "tex": "latex", "md": "markdown", "htm": "html", "js": "javascript", "jsx": "javascript",
     "mjs": "javascript", "node": "javascript", "ts": "typescript", "golang": "go", "rs": "rust",
     "c++": "cpp", "cxx": "cpp", "cc": "cpp", "h": "c", "ndjson": "jsonl", "svg": "xml", "xhtml": "xml",
-    "dash": "shell", "ksh": "shell", "postgresql": "sql", "mysql": "sql", "sqlite": "sql",
+    "dash": "shell", "ksh": "shell", "postgresql": "sql", "mysql": "sql", "sqlite": "sql", "rb": "ruby",
 }  # fmt: skip
 _EXTENSIONS: Final = {
     "json": "json", "geojson": "json", "webmanifest": "json", "ipynb": "json", "har": "json",
@@ -30,7 +30,8 @@ _EXTENSIONS: Final = {
     "ts": "typescript", "mts": "typescript", "cts": "typescript", "tsx": "tsx",
     "go": "go", "rs": "rust", "java": "java", "c": "c", "h": "c",
     "cpp": "cpp", "cc": "cpp", "cxx": "cpp", "hpp": "cpp", "hh": "cpp", "hxx": "cpp", "ipp": "cpp",
-    "sh": "shell", "bash": "shell", "bats": UNKNOWN, "sql": "sql",
+    "sh": "shell", "bash": "shell", "bats": UNKNOWN, "sql": "sql", "php": "php", "rb": "ruby", "rake": "ruby",
+    "gemspec": "ruby",
 }  # fmt: skip
 _NAMES: Final = {
     ".babelrc": "jsonc", ".eslintrc": "jsonc", ".jshintrc": "jsonc", ".swcrc": "jsonc", ".prettierrc": "yaml",
@@ -53,6 +54,7 @@ _SHEBANG: Final = re.compile(r"#![ \t]*(?:\S*/)?([^/\s]+)(?:[ \t]+(?:-S[ \t]+)?(
 _INTERPRETERS: Final = {
     "bash": "shell", "sh": "shell", "dash": "shell", "ksh": "shell", "node": "javascript", "nodejs": "javascript",
     "deno": "typescript", "bun": "typescript", "python": "python", "pypy": "python",
+    "ruby": "ruby", "php": "php",
 }  # fmt: skip
 _OPENINGS: Final = (
     (re.compile(r"<!doctype\s+html|<html[\s>]", re.I), "html"),
@@ -87,7 +89,7 @@ def detect(text: str, *, format_hint: str | None = None, target_path: str | None
 def _by_word(word: str) -> str:
     word = word.strip().lower().lstrip(".")
     word = _ALIASES.get(word, word)
-    return word if word in TITLES else UNKNOWN
+    return word if word in LEVELS else UNKNOWN
 
 
 def _by_path(path: str) -> str | None:

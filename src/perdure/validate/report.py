@@ -2,10 +2,10 @@
 
 | the content is | `valid` | `errors` |
 |---|---|---|
-| read by an exact parser | true | nothing, or warnings |
-| refused by an exact parser | false | errors |
-| refused by a grammar that may be wrong | null | warnings |
-| not checked | null | nothing; the reason is in `summary` |
+| accepted by an exact parser or a grammar | true | nothing, or warnings |
+| rejected by an exact parser | false | errors |
+| rejected by a grammar, which may be wrong | null | warnings |
+| not checked | null | hints; the reason is in `summary` |
 
 A message may be shown to others, so it names punctuation, keywords and short plain names of the content at most,
 never its strings or numbers (`quote_token`).
@@ -14,42 +14,33 @@ never its strings or numbers (`quote_token`).
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 Severity = Literal["error", "warning"]
+Level = Literal["exact", "grammar", "none"]
 
 UNKNOWN: Final = "unknown"
 MAX_PROBLEMS: Final = 50
 
 TITLES: Final = {
-    "json": "JSON",
-    "jsonc": "JSON with comments",
-    "json5": "JSON5",
-    "jsonl": "JSON lines",
-    "yaml": "YAML",
-    "toml": "TOML",
-    "xml": "XML",
-    "python": "Python",
-    "latex": "LaTeX",
-    "markdown": "Markdown",
-    "html": "HTML",
-    "css": "CSS",
-    "javascript": "JavaScript",
-    "typescript": "TypeScript",
-    "tsx": "TSX",
-    "go": "Go",
-    "rust": "Rust",
-    "java": "Java",
-    "c": "C",
-    "cpp": "C++",
-    "shell": "shell",
-    "sql": "SQL",
+    "json": "JSON", "jsonc": "JSON with comments", "json5": "JSON5", "jsonl": "JSON Lines", "yaml": "YAML", "toml": "TOML",
+    "xml": "XML", "python": "Python", "latex": "LaTeX", "c": "C", "cpp": "C++", "css": "CSS", "go": "Go", "html": "HTML",
+    "java": "Java", "javascript": "JavaScript", "php": "PHP", "ruby": "Ruby", "rust": "Rust", "shell": "shell",
+    "sql": "SQL", "tsx": "TSX", "typescript": "TypeScript", "markdown": "Markdown", UNKNOWN: "unknown format",
+}  # fmt: skip
+_EXACT: Final = ("json", "jsonc", "json5", "jsonl", "yaml", "toml", "xml", "python", "latex")
+LEVELS: Final[dict[str, Level]] = {
+    form: "exact" if form in _EXACT else "none" if form in ("markdown", UNKNOWN) else "grammar"
+    for form in TITLES
 }
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z_-]{0,23}|[^\w\s\"'`]{1,3}")
+_TEMPLATE: Final = re.compile(r"(?<!\$)\{\{[-~]?\s*[\w.$#/][^{}\n]*\}\}|\{%|<%")
+_TEMPLATE_LINE: Final = re.compile(r"^\s*(?:\{\{|\{%|<%)", re.M)
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -66,24 +57,56 @@ class Report(msgspec.Struct, frozen=True):
 
     valid: bool | None
     format: str
+    level: Level
     errors: list[Problem]
     summary: str
 
 
 class CannotCheck(Exception):
-    """Raised by a checker that cannot judge the content, with the reason."""
+    """Raised by a checker that cannot judge the content, with the reason and what it noticed nevertheless."""
 
-
-class Doubtful(Exception):
-    """Raised by a checker whose findings may be false: its grammar is older than the language, or of another dialect."""
-
-    def __init__(self, problems: list[Problem]) -> None:
-        super().__init__()
+    def __init__(self, reason: str, problems: Iterable[Problem] = ()) -> None:
+        super().__init__(reason)
         self.problems = [warning(problem.line, problem.col, problem.message) for problem in problems]
+
+
+class Position(NamedTuple):
+    """A line and a column, both counted from 1."""
+
+    line: int
+    col: int
+
+
+class Lines:
+    """The lines of a text, by offset and by number."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
+        self._end = len(text.rstrip())
+
+    def position(self, offset: int) -> Position:
+        """The position of an offset; the end of the last line with text for one that is further."""
+        offset = min(offset, self._end)
+        line = bisect_right(self._starts, offset)
+        return Position(line, offset - self._starts[line - 1] + 1)
+
+    def at(self, line: int, col: int) -> Position:
+        """A position that a parser gave, within the text."""
+        start = self._starts[min(max(line, 1), len(self._starts)) - 1]
+        end = self.text.find("\n", start)
+        width = (end if end >= 0 else len(self.text)) - start
+        return self.position(start + min(max(col, 1) - 1, width))
 
 
 def warning(line: int, col: int, message: str) -> Problem:
     return Problem(line, col, message, "warning")
+
+
+def is_template(text: str, line: int) -> bool:
+    """Whether template commands stand on lines of their own, or one is next to this line."""
+    near = "\n".join(text.split("\n")[max(0, line - 2) : line + 1])
+    return bool(_TEMPLATE_LINE.search(text) or _TEMPLATE.search(near))
 
 
 def quote_token(token: str) -> str:
@@ -102,32 +125,23 @@ def quote_token(token: str) -> str:
 
 
 def report_checked(form: str, problems: Iterable[Problem]) -> Report:
-    """The report of an exact check: valid unless a problem is an error."""
-    ordered = _by_importance(problems)
-    is_valid = all(problem.severity == "warning" for problem in ordered)
-    title = f"valid {TITLES[form]}" if is_valid else TITLES[form]
-    return Report(is_valid, form, _listed(ordered), _summary(title, ordered))
+    level = LEVELS[form]
+    ordered = sorted(set(problems), key=lambda p: (p.severity != "error", p.line, p.col, p.message))
+    valid: bool | None = True
+    title = f"valid {TITLES[form]}"
+    if any(problem.severity == "error" for problem in ordered):
+        valid, title = False, TITLES[form]
+    elif level != "exact" and (ordered or level == "none"):
+        valid, title = (
+            None,
+            f"perhaps not valid {TITLES[form]}" if ordered else f"{TITLES[form]}: not checked",
+        )
+    listed = sorted(ordered[:MAX_PROBLEMS], key=lambda p: (p.line, p.col, p.message))
+    return Report(valid, form, level, listed, _summary(title, ordered))
 
 
-def report_doubtful(form: str, problems: Iterable[Problem]) -> Report:
-    ordered = _by_importance(problems)
-    return Report(None, form, _listed(ordered), _summary(f"perhaps not valid {TITLES[form]}", ordered))
-
-
-def report_unchecked(form: str, reason: str) -> Report:
-    return Report(None, form, [], f"{TITLES[form]}: {reason}")
-
-
-def report_unknown() -> Report:
-    return Report(None, UNKNOWN, [], "unknown format: not checked")
-
-
-def _by_importance(problems: Iterable[Problem]) -> list[Problem]:
-    return sorted(set(problems), key=lambda p: (p.severity != "error", p.line, p.col, p.message))
-
-
-def _listed(ordered: list[Problem]) -> list[Problem]:
-    return sorted(ordered[:MAX_PROBLEMS], key=lambda p: (p.line, p.col, p.message))
+def report_unchecked(form: str, reason: str, problems: Iterable[Problem] = ()) -> Report:
+    return Report(None, form, LEVELS[form], list(problems), f"{TITLES[form]}: {reason}")
 
 
 def _summary(title: str, ordered: list[Problem]) -> str:

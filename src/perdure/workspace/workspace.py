@@ -45,7 +45,7 @@ from perdure.workspace.timeline.settings import TimelineSettings
 from perdure.workspace.writer_lock import WriterLock
 
 if TYPE_CHECKING:
-    from perdure.validate.isolated import Checker
+    from perdure.validate.sandbox import Checker
 
 
 class WorkspaceSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,7 +187,7 @@ class Workspace:
     @property
     def checker(self) -> Checker:
         """Parsers in child processes, from the first check on: most sessions never ask for one."""
-        from perdure.validate.isolated import Checker
+        from perdure.validate.sandbox import Checker
 
         with self._guard:
             if self._checker is None:

@@ -257,6 +257,7 @@ VALIDATED = Shape(
     (
         Field("valid", quiet=True),
         Field("format", quiet=True),
+        Field("level", quiet=True),
         Field("summary"),
         Field(
             "errors",
@@ -283,8 +284,8 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
         reads(
             "validate",
             "Check syntax",
-            "Check the syntax of text in 18 formats; nothing is written. valid is null for an unknown format, or "
-            "where only a grammar objects.",
+            "Check the syntax of text; nothing is written. level: exact (JSON, YAML, TOML, XML, Python, LaTeX), grammar "
+            "(code, CSS, HTML, SQL; valid is null where it objects) or none.",
             validate.ValidateParams,
         ),
         VALIDATED,

@@ -1,4 +1,4 @@
-"""`validate`, and what a write breaks: form checked by parsers in children, never in the worker itself."""
+"""The `validate` tool, and the syntax check of a write. Parsers run in child processes, never in the worker itself."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def validate(workspace: Workspace, given: ValidateParams, call: Call) -> dict[st
         if len(content) > MOST_BYTES:
             raise _too_large()
     report = workspace.checker.check(content, format_hint=given.format_hint, target_path=given.target_path)
-    found: dict[str, Any] = msgspec.to_builtins(report)
-    return found
+    payload: dict[str, Any] = msgspec.to_builtins(report)
+    return payload
 
 
 def broken(
@@ -59,29 +59,24 @@ def broken(
         return []
     if not report.errors:
         return [f"not validated: {report.summary}"]
-    added = _regressions(workspace, path, _previous_text(workspace, before), content, report)
-    if added and refuses:
-        raise _broken(path, report, added)
-    problems = added or [p for p in report.errors if report.valid is None or p.severity == "error"]
+    refused = _regressions(workspace, path, before, report)
+    if refused and refuses:
+        raise _broken(path, report, refused)
+    problems = refused or [p for p in report.errors if report.valid is None or p.severity == "error"]
     return [_line(report, problem) for problem in problems[:MOST_TOLD]]
 
 
-def _previous_text(workspace: Workspace, before: Content | None) -> str:
-    """The file's text before the change, empty if there was none."""
-    try:
-        return _text(workspace, before) if before is not None else ""
-    except (ToolError, StorageError):
-        return ""
-
-
-def _regressions(workspace: Workspace, path: str, before: str, after: str, report: Report) -> list[Problem]:
-    """The errors that the change adds. In a new file all errors are new."""
+def _regressions(workspace: Workspace, path: str, before: Content | None, report: Report) -> list[Problem]:
+    """The problems for which the write is refused; an empty file counts as new."""
     from perdure.validate import regressions
 
-    if not before.strip():
-        return [problem for problem in report.errors if problem.severity == "error"]
-    previous = workspace.checker.check(before, format_hint=report.format, target_path=path)
-    return regressions(previous, report, (before, after))
+    try:
+        text = _text(workspace, before) if before is not None else ""
+    except (ToolError, StorageError):
+        return []
+    if not text.strip():
+        return regressions(None, report)
+    return regressions(workspace.checker.check(text, format_hint=report.format, target_path=path), report)
 
 
 def _text(workspace: Workspace, content: Content) -> str:
