@@ -413,7 +413,7 @@ def test_beyond_this_machine_readers_show_the_token_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.test", "127.0.0.1.evil.test", "", "127.0.0.1:1", "localhost@evil.test"]
+    "host", ["evil.test", "127.0.0.1.evil.test", "", "evil.test:80", "localhost@evil.test"]
 )
 def test_a_page_that_reaches_us_under_its_own_name_gets_nothing(served: Served, host: str) -> None:
     assert served.ask("GET", "/mcp-servers", host=host)[0] == 421

@@ -18,6 +18,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 # Each room may look into the rooms to its right, and into itself.
 BASE = {"platform", "protocol"}
 PORTS = {"storage", "text", "validate", "risk", "present"} | BASE
+WEB = {"http"}
 MIDDLE = {"surfaces", "registry", "kernel", "workspace"} | PORTS
 SHELL = {"supervise", "telemetry", "bridge"}
 ALLOWED = {
@@ -31,16 +32,17 @@ ALLOWED = {
     "workspace": {"workspace"} | PORTS,
     "kernel": {"kernel"} | BASE,
     "surfaces": {"surfaces", "workspace", "kernel"} | PORTS,
-    "registry": {"registry"} | PORTS,
+    "http": {"http", "platform"},
+    "registry": {"registry"} | PORTS | WEB,
     "hooks": {"hooks", "workspace", "storage", "text"} | BASE,
     "supervise": {"supervise", "kernel"} | BASE,
     "telemetry": {"telemetry", "kernel"} | BASE,
     "bridge": {"bridge", "registry"} | BASE,
     "host": {"host", "hooks"} | SHELL | MIDDLE,
     "worker": {"worker", "hooks"} | MIDDLE,
-    "serve": {"serve", "host", "hooks"} | SHELL | MIDDLE,
-    "dash": {"dash", "serve", "host"} | SHELL | MIDDLE,
-    "cli": {"cli", "dash", "serve", "host", "worker", "hooks", "testing"} | SHELL | MIDDLE,
+    "serve": {"serve", "host", "hooks"} | SHELL | MIDDLE | WEB,
+    "dash": {"dash", "serve", "host"} | SHELL | MIDDLE | WEB,
+    "cli": {"cli", "dash", "serve", "host", "worker", "hooks", "testing"} | SHELL | MIDDLE | WEB,
 }
 IO = {
     "asyncio",
@@ -250,7 +252,7 @@ def test_what_an_extra_installs_is_imported_only_where_that_extra_is_used() -> N
 # The host, serve and cli have cycles still.
 WITHOUT_CYCLE = {
     *("platform", "protocol", "text", "present", "risk", "validate", "storage", "workspace", "surfaces"),
-    *("kernel", "worker", "registry", "dash", "hooks", "supervise", "telemetry", "bridge"),
+    *("kernel", "worker", "registry", "dash", "hooks", "http", "supervise", "telemetry", "bridge"),
 }
 
 

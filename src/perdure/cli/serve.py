@@ -8,8 +8,6 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import socket
-
     from perdure.host.serve_options import Serving
     from perdure.host.settings import Settings
     from perdure.serve.app import Options
@@ -103,6 +101,7 @@ def main(argv: list[str]) -> int:
     settings = settle(options, "serve")
     serving = _serving(options, settings.workspaces[0], token)
     from perdure.dash.lazy import LazyDashboard
+    from perdure.http.server import listen
     from perdure.serve.app import Options, serve
 
     chosen = Options(
@@ -112,7 +111,7 @@ def main(argv: list[str]) -> int:
         client_secret=os.environ.get("PERDURE_OAUTH_CLIENT_SECRET", ""),
     )
     try:
-        listening = _listening(serving.host, serving.port)
+        listening = listen(serving.host, serving.port)
     except (OSError, OverflowError) as error:
         print(f"perdure serve: {_not_listening(serving.host, serving.port, error)}", file=sys.stderr)
         return UNAVAILABLE
@@ -238,19 +237,3 @@ def _words(command: str | None) -> tuple[str, ...]:
         print("perdure serve: --wrap needs a command", file=sys.stderr)
         raise SystemExit(2)
     return words
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    import socket
-
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With its protocol named: asyncio sends small answers at once only where it knows that this is TCP.
-    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        made.bind((host, port))
-        made.listen(1024)
-    except OSError:
-        made.close()
-        raise
-    return made

@@ -50,11 +50,11 @@ from perdure.dash.web import (
     asked,
     cookie,
     form,
-    header,
     is_same_origin,
     moved,
 )
-from perdure.serve.answering import STREAM, Headers, Receive, Scope, Send
+from perdure.http.server import Request
+from perdure.serve.answering import STREAM
 
 LIVE_S: Final = 1.0
 PING_EVERY: Final = 15
@@ -124,30 +124,29 @@ class Dashboard:
             for path, (name, kind) in FILES.items()
         }
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path: str = scope["path"]
-        is_reading = scope["method"] in ("GET", "HEAD")
-        if is_reading and path.startswith("/live/") and self._may_see(scope):
-            await self._live(scope, receive, send)
+    async def __call__(self, request: Request) -> None:
+        path = request.path
+        if request.method == "GET" and path.startswith("/live/") and self._may_see(request):
+            await self._live(request)
             return
-        if is_reading:
-            reply = await self._read(scope, path)
-        elif scope["method"] == "POST":
-            reply = await self._post(scope, receive, path)
+        if request.method in ("GET", "HEAD"):
+            reply = await self._read(request, path)
+        elif request.method == "POST":
+            reply = await self._post(request, path)
         else:
             reply = Reply(405, b"", ((b"allow", b"GET, HEAD, POST"),))
-        await answer(send, reply, without_body=scope["method"] == "HEAD")
+        await answer(request, reply)
 
     # --- reading ---------------------------------------------------------------------------------------------
 
-    async def _read(self, scope: Scope, path: str) -> Reply:
+    async def _read(self, request: Request, path: str) -> Reply:
         if path in self._files:
             return self._files[path]
         if path == "/sign-in" and self._token is not None:
             return Reply(200, layout.sign_in(self.context.csrf, ""))
-        if not self._may_see(scope):
+        if not self._may_see(request):
             return Reply(401) if path.startswith("/live/") else moved("/sign-in")
-        return self._framed(await self._page(asked(scope, path)), path)
+        return self._framed(await self._page(asked(request, path)), path)
 
     async def _page(self, ask: Ask) -> Page:
         show = ALWAYS.get(ask.path) or BUILT_IN.get(ask.path)
@@ -170,53 +169,49 @@ class Dashboard:
     def _signs_out(self) -> Markup | None:
         return button(self.context, "Sign out", "/sign-out", ()) if self._token is not None else None
 
-    async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
-        ask = asked(scope, scope["path"].removeprefix("/live"))
+    async def _live(self, request: Request) -> None:
+        ask = asked(request, request.path.removeprefix("/live"))
         if self._streams >= MOST_STREAMS:
-            await answer(send, Reply(503))
+            await answer(request, Reply(503))
             return
         self._streams += 1
-        watcher = asyncio.ensure_future(_gone(receive))
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": [*STREAM, *SAFE]})
-            await self._follow(ask, send, watcher)
+            await request.start(200, [*STREAM, *SAFE])
+            await self._follow(ask, request)
+            await request.end()
         finally:
             self._streams -= 1
-            watcher.cancel()
 
-    async def _follow(self, ask: Ask, send: Send, watcher: asyncio.Future[None]) -> None:
+    async def _follow(self, ask: Ask, request: Request) -> None:
         """Every second the parts that changed, and now and then a sign of life."""
         sent: dict[str, str] = {}
         quiet = 0
-        while not watcher.done() and not self.context.sessions.is_ending:
+        while not request.is_lost and not self.context.sessions.is_ending:
             page = await self._page(ask)
             new = {part.id: str(part.content) for part in page.parts if sent.get(part.id) != part.content}
             quiet = 0 if new else quiet + 1
             if new:
                 sent |= new
-                await _event(send, b"data: " + msgspec.json.encode(new) + b"\n\n")
+                await request.write(b"data: " + msgspec.json.encode(new) + b"\n\n")
             elif quiet % PING_EVERY == 0:
-                await _event(send, b": still there\n\n")
-            await asyncio.wait([watcher], timeout=LIVE_S)
-        if not watcher.done():
-            await send({"type": "http.response.body", "body": b""})
+                await request.write(b": still there\n\n")
+            await asyncio.wait([request.lost], timeout=LIVE_S)
 
     # --- changing --------------------------------------------------------------------------------------------
 
-    async def _post(self, scope: Scope, receive: Receive, path: str) -> Reply:
-        headers: Headers = scope["headers"]
-        given = await form(receive, path)
+    async def _post(self, request: Request, path: str) -> Reply:
+        given = await form(request)
         if given is None:
             return Reply(413)
-        if not is_same_origin(headers) or not _same(given.get("csrf"), self.context.csrf):
+        if not is_same_origin(request) or not _same(given.get("csrf"), self.context.csrf):
             page = layout.failure("Refused", "Open the page again and repeat this from there.", 403)
-            return self._framed(page, "/") if self._may_see(scope) else Reply(403)
+            return self._framed(page, "/") if self._may_see(request) else Reply(403)
         if path == "/sign-in" and self._token is not None:
-            return await self._sign_in(scope, given.get("token"))
-        if not self._may_see(scope):
+            return await self._sign_in(request, given.get("token"))
+        if not self._may_see(request):
             return moved("/sign-in")
         if path == "/sign-out" and self._token is not None:
-            return moved("/sign-in", self._cookie(scope, "", "; Max-Age=0"))
+            return moved("/sign-in", self._cookie(request, "", "; Max-Age=0"))
         try:
             if path not in CHANGES or (self.context.is_wrapped and path in OF_BUILT_IN):
                 raise NotThere
@@ -229,43 +224,32 @@ class Dashboard:
 
     # --- who it is -------------------------------------------------------------------------------------------
 
-    async def _sign_in(self, scope: Scope, token: str) -> Reply:
+    async def _sign_in(self, request: Request, token: str) -> Reply:
         assert self._token is not None
         if not _same(token.strip(), self._token.decode()):
             async with self._turn:  # one wrong token at a time, however many are tried at once
                 await asyncio.sleep(WRONG_TOKEN_S)
             return Reply(403, layout.sign_in(self.context.csrf, "That is not the token."))
-        return moved("/", self._cookie(scope, self._pass))
+        return moved("/", self._cookie(request, self._pass))
 
-    def _may_see(self, scope: Scope) -> bool:
+    def _may_see(self, request: Request) -> bool:
         if self._token is None:
             return True
-        headers: Headers = scope["headers"]
-        bearer = header(headers, b"authorization")
+        bearer = request.header(b"authorization")
         if bearer[:7].lower() == "bearer " and _same(bearer[7:].strip(), self._token.decode()):
             return True
-        return _same(cookie(headers, _cookie_name(scope)), self._pass)
+        return _same(cookie(request, _cookie_name(request)), self._pass)
 
-    def _cookie(self, scope: Scope, value: str, more: str = "") -> tuple[bytes, bytes]:
-        secure = "; Secure" if scope.get("scheme") == "https" else ""
-        said = f"{_cookie_name(scope)}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{more}"
+    def _cookie(self, request: Request, value: str, more: str = "") -> tuple[bytes, bytes]:
+        secure = "; Secure" if request.is_tls else ""
+        said = f"{_cookie_name(request)}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{more}"
         return (b"set-cookie", said.encode())
 
 
-def _cookie_name(scope: Scope) -> str:
+def _cookie_name(request: Request) -> str:
     """Ports share a host's cookies: each server has its own."""
-    server = scope.get("server") or ("", 0)
-    return f"perdure_{server[1]}"
+    return f"perdure_{request.server_port}"
 
 
 def _same(given: str, known: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "replace"), known.encode("utf-8", "replace"))
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _event(send: Send, data: bytes) -> None:
-    await send({"type": "http.response.body", "body": data, "more_body": True})

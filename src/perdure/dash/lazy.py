@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from perdure.dash.context import PageContext, StoreReader
 from perdure.dash.presence import StatusListener
-from perdure.serve.answering import Receive, Scope, Send
+from perdure.http.server import Request
 from perdure.serve.app import Options
 from perdure.serve.session_table import SessionTable
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class LazyDashboard:
-    """An ASGI app. Imports the pages with the first request."""
+    """Handles the requests for pages. Imports the pages with the first one."""
 
     def __init__(self, sessions: SessionTable, options: Options, address: str, stores: StoreReader) -> None:
         self._context = PageContext(sessions, is_wrapped=bool(options.wrap), stores=stores, address=address)
@@ -23,9 +23,9 @@ class LazyDashboard:
         self._token = options.token
         self._dashboard: Dashboard | None = None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, request: Request) -> None:
         if self._dashboard is None:
             from perdure.dash.app import Dashboard
 
             self._dashboard = Dashboard(self._context, self._token)
-        await self._dashboard(scope, receive, send)
+        await self._dashboard(request)

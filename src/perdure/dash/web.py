@@ -9,10 +9,11 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from perdure.dash.html import Markup
-from perdure.serve.answering import Headers, Receive, Scope, Send
+from perdure.http.server import BodyTooLarge, Disconnected, Request
 
 MOST_FORM_BYTES: Final = 64 * 1024
 MOST_FIELDS: Final = 500
+FORM_S: Final = 60.0
 HTML: Final = b"text/html; charset=utf-8"
 SAFE: Final = [
     (
@@ -77,8 +78,8 @@ class NotThere(Exception):
     """No page has this address."""
 
 
-def asked(scope: Scope, path: str) -> Ask:
-    return Ask(path, fields(scope.get("query_string", b"")))
+def asked(request: Request, path: str) -> Ask:
+    return Ask(path, fields(request.query))
 
 
 def fields(data: bytes) -> Fields:
@@ -89,50 +90,33 @@ def fields(data: bytes) -> Fields:
         return []
 
 
-async def form(receive: Receive, path: str) -> Ask | None:
-    """What was posted; None where it is too much."""
-    data = b""
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        data += message.get("body", b"")
-        if len(data) > MOST_FORM_BYTES:
-            return None
-        if not message.get("more_body"):
-            return Ask(path, fields(data))
-
-
-def header(headers: Headers, name: bytes) -> str:
-    return next((value.decode("latin-1") for key, value in headers if key == name), "")
-
-
-def cookie(headers: Headers, name: str) -> str:
+async def form(request: Request) -> Ask | None:
+    """The form in the body of a request; None where it is too large or did not arrive in time."""
     try:
-        found = SimpleCookie(header(headers, b"cookie"))
+        return Ask(request.path, fields(await request.read_all(MOST_FORM_BYTES, FORM_S)))
+    except (BodyTooLarge, TimeoutError, Disconnected):
+        return None
+
+
+def cookie(request: Request, name: str) -> str:
+    try:
+        cookies = SimpleCookie(request.header(b"cookie"))
     except CookieError:
         return ""
-    return found[name].value if name in found else ""
+    return cookies[name].value if name in cookies else ""
 
 
-def is_same_origin(headers: Headers) -> bool:
+def is_same_origin(request: Request) -> bool:
     """Whether one of our own pages sent this. A browser always says where a form comes from."""
-    site, origin = header(headers, b"sec-fetch-site"), header(headers, b"origin")
+    site, origin = request.header(b"sec-fetch-site"), request.header(b"origin")
     if site and site != "same-origin":
         return False
-    return bool(origin) and urlsplit(origin).netloc.lower() == header(headers, b"host").lower()
+    return bool(origin) and urlsplit(origin).netloc.lower() == request.header(b"host").lower()
 
 
-async def answer(send: Send, reply: Reply, *, without_body: bool = False) -> None:
-    own = [
-        (b"content-type", reply.kind),
-        (b"content-length", str(len(reply.body)).encode()),
-        (b"cache-control", reply.cache),
-    ]
-    await send(
-        {"type": "http.response.start", "status": reply.status, "headers": [*own, *SAFE, *reply.headers]}
-    )
-    await send({"type": "http.response.body", "body": b"" if without_body else reply.body})
+async def answer(request: Request, reply: Reply) -> None:
+    own = [(b"content-type", reply.kind), (b"cache-control", reply.cache)]
+    await request.respond(reply.status, reply.body, [*own, *SAFE, *reply.headers])
 
 
 def moved(to: str, *headers: tuple[bytes, bytes]) -> Reply:

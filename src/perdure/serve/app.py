@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from urllib.parse import parse_qs
 
 import msgspec
-import uvicorn
 
 from perdure import __version__
 from perdure.host.compose import new_exporter, specs_of, wrapped_spec
@@ -19,12 +19,14 @@ from perdure.host.console import Console
 from perdure.host.serve_options import Serving
 from perdure.host.settings import Settings
 from perdure.host.workspace_trust import untrusted_files
+from perdure.http.origin_check import LOOPBACK, Denied, OriginCheck
+from perdure.http.server import Headers, HttpServer, Limits, Request
+from perdure.platform import signals
 from perdure.platform.guardian import Guardian, end_marked
 from perdure.protocol.mounts import MountSpec
-from perdure.serve import connections, hooks, prometheus, unix_transport
-from perdure.serve.answering import Headers, Receive, Scope, Send, respond
+from perdure.serve import hooks, prometheus, unix_transport
+from perdure.serve.answering import respond
 from perdure.serve.entrance import Entrance
-from perdure.serve.guard import LOOPBACK, Denied, Guard
 from perdure.serve.logs import to_console
 from perdure.serve.pace import Pace
 from perdure.serve.places import attach_path
@@ -32,7 +34,7 @@ from perdure.serve.registries import Registries
 from perdure.serve.server_pool import ServerPool
 from perdure.serve.session_table import SessionTable
 from perdure.serve.store import InUse, Store
-from perdure.serve.streamable import OWNER, Streamable, address_of, overdone, refused
+from perdure.serve.streamable import Streamable, overdone, refused
 from perdure.storage.event_log import EventLog
 from perdure.storage.user_dirs import private_dir
 
@@ -51,13 +53,13 @@ class Options(msgspec.Struct, frozen=True):
     client_secret: str = ""
 
 
-Pages = Callable[[Scope, Receive, Send], Awaitable[None]]
+Pages = Callable[[Request], Awaitable[None]]
 Front = Callable[[SessionTable, Options], Pages]
 ENDPOINTS: Final = ("/mcp", "/healthz", "/metrics")
 
 
 class App:
-    """The ASGI application. `front` makes the pages for people, which ask for the token in their own way."""
+    """The handler of every request. `front` makes the pages for people, which ask for the token in their own way."""
 
     def __init__(
         self,
@@ -77,7 +79,7 @@ class App:
         self._started = time.time()
         host = self._serving.host
         hosts = (*LOOPBACK, host) if host not in ("0.0.0.0", "::") else _own_names()
-        self._guard = Guard(hosts, port, self._serving.public_url)
+        self._origin_check = OriginCheck(hosts, port, self._serving.public_url)
         self._oauth = _resource_server(options, address)
         self._entrance = Entrance(options.token, self._oauth)
         self._documents = self._oauth.metadata_paths if self._oauth is not None else ()
@@ -130,43 +132,40 @@ class App:
         """Roll every server over to what is installed now."""
         self.loaded.reload()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        path: str = scope["path"]
-        denied = self._guard.check(scope["headers"]) or self._too_fast(scope)
+    async def __call__(self, request: Request) -> None:
+        path = request.path
+        denied = self._origin_check.check(request.headers) or self._too_fast(request)
         is_hook = path.startswith(hooks.PREFIX)
         is_page = self._shows_pages and not is_hook and path not in (*ENDPOINTS, *self._documents)
-        scope[OWNER] = ""
+        owner = ""
         if denied is None and not is_page and path != "/healthz" and path not in self._documents:
-            found = await self._entrance.admit(scope["headers"])
+            found = await self._entrance.admit(request.headers)
             if isinstance(found, Denied):
                 denied = found
             else:
-                scope[OWNER] = found.owner
+                owner = found.owner
         if denied is not None:
             body = denied.body or refused(denied.status, denied.reason).body
-            await respond(send, denied.status, body, list(denied.headers))
+            await respond(request, denied.status, body, list(denied.headers))
         elif path == "/mcp" and self._mcp is not None:
-            await self._mcp(scope, receive, send)
+            await self._mcp(request, owner)
         elif is_hook and self._hooks is not None:
-            await self._hooks(scope, receive, send)
+            await self._hooks(request, owner)
         elif is_page and self._pages is not None:
-            await self._pages(scope, receive, send)
-        elif scope["method"] in ("GET", "HEAD") and (document := self._document(path)) is not None:
-            await respond(send, 200, *document)
+            await self._pages(request)
+        elif request.method in ("GET", "HEAD") and (document := self._document(path)) is not None:
+            await respond(request, 200, *document)
         else:
-            await respond(send, 404, refused(404, "there is nothing here").body)
+            await respond(request, 404, refused(404, "there is nothing here").body)
 
-    def _too_fast(self, scope: Scope) -> Denied | None:
+    def _too_fast(self, request: Request) -> Denied | None:
         """By the session where there is one, else by the address."""
-        headers: Headers = scope["headers"]
-        named = next((value.decode("latin-1") for name, value in headers if name == SESSION), "")
+        named = request.header(SESSION)
         now = time.monotonic()
         if named in self.loaded.named:
             wait = self._pace.wait(named, now)
         else:
-            wait = self._address_pace.wait(address_of(scope), now)
+            wait = self._address_pace.wait(request.client[0], now)
         if not wait:
             return None
         no = overdone(429, "too many requests: wait as long as Retry-After says.", "too_fast", wait)
@@ -199,9 +198,9 @@ class App:
         }
         return msgspec.json.encode(found)
 
-    def _workspace_of(self, scope: Scope) -> str:
+    def _workspace_of(self, request: Request) -> str:
         """The one a URL asks for, by its path or its name; none means all of them."""
-        asked = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("workspace", [""])[-1]
+        asked = parse_qs(request.query.decode("latin-1")).get("workspace", [""])[-1]
         if (found := self.loaded.workspace_of(asked)) is None:
             raise refused(404, "there is no such workspace here")
         return found
@@ -250,29 +249,20 @@ def serve(
     console = Console(settings.log_level, settings.log_format)
     to_console(console)
     app = App(options, settings, store, port, address, console, front)
-    config = uvicorn.Config(
-        app,
-        http=connections.protocol(serving.limits),
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        h11_max_incomplete_event_size=serving.limits.header_bytes,
-        timeout_graceful_shutdown=max(1, round(serving.limits.drain_s)),
-        ssl_certfile=serving.certificate,
-        ssl_keyfile=serving.key,
-    )
-    server = connections.Server(config, app.end, app.reload, serving.limits.drain_s + CLOSE_S)
+    limits = serving.limits
+    server = HttpServer(app, Limits(limits.connections, limits.header_bytes, limits.header_s))
 
     async def run() -> None:
+        ended = _handle_signals(app, limits.drain_s + CLOSE_S)
         app.start(guardian)
         attached = await unix_transport.listen(attach_path(), app.loaded, settings.limits.frame_bytes)
+        await server.start(listening, _tls(serving))
         console.announce(f"perdure serve: {address}", "listening", {"address": address}, banner)
         for file in () if options.wrap else untrusted_files(settings, os.environ):
             console.announce(f"perdure serve: {file.sentence}", "untrusted", {"path": file.path})
         try:
-            await server.serve(sockets=[listening])
+            await ended.wait()
+            await server.stop(limits.drain_s)
         finally:
             if attached is not None:
                 await attached.close()
@@ -283,6 +273,37 @@ def serve(
     finally:
         store.close()
     return 0
+
+
+def _handle_signals(app: App, most_s: float) -> asyncio.Event:
+    """The event that a signal ends this process. After `most_s` more seconds the system ends it, whatever holds it up."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    had_terminal = os.isatty(0)
+
+    def end() -> None:
+        signals.end_after(most_s)
+        app.end()
+        ended.set()
+
+    def reload() -> None:
+        """The same signal says that the terminal was closed."""
+        if had_terminal and not os.isatty(0):
+            end()
+        else:
+            app.reload()
+
+    for number in (signals.TERMINATE, signals.INTERRUPT):
+        signals.handle_in_loop(loop, number, end)
+    signals.handle_in_loop(loop, signals.RELOAD, reload)
+    return ended
+
+
+def _tls(serving: Serving) -> ssl.SSLContext | None:
+    if serving.certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(serving.certificate, serving.key)
+    return context
 
 
 def _resource_server(options: Options, address: str) -> Any:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from perdure.serve.guard import Denied, Headers
+from perdure.http.origin_check import Denied
+from perdure.http.server import Headers
 
 if TYPE_CHECKING:
     from perdure.serve.oauth import ResourceServer

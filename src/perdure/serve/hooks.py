@@ -23,10 +23,11 @@ from perdure.hooks.relay import (
     socket_path,
 )
 from perdure.host.compose import own_command
+from perdure.http.server import Request
 from perdure.platform.process_tree import client_process, has_ended
 from perdure.platform.processes import connected_from
-from perdure.serve.answering import Headers, Receive, Scope, Send, respond
-from perdure.serve.streamable import OWNER, Refused, refused
+from perdure.serve.answering import respond
+from perdure.serve.streamable import Refused, refused
 
 PREFIX: Final = "/hooks/"
 ALONE_S: Final = 20.0
@@ -44,38 +45,35 @@ _DECODER: Final = msgspec.json.Decoder(_Payload)
 class Hooks:
     """`read_body` reads the body of a request within the limits."""
 
-    def __init__(
-        self, workspaces: Sequence[str], read_body: Callable[[Headers, Receive], Awaitable[bytes]]
-    ) -> None:
+    def __init__(self, workspaces: Sequence[str], read_body: Callable[[Request], Awaitable[bytes]]) -> None:
         self._roots = [os.path.realpath(workspace) for workspace in workspaces]
         self._read_body = read_body
         self._processes: dict[str, str] = {}
         """The client's process of each session: finding one takes milliseconds."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, request: Request, owner: str) -> None:
         try:
-            body = await self._take(scope, receive)
-            await respond(send, 200, body)
+            body = await self._take(request, owner)
+            await respond(request, 200, body)
         except Refused as no:
-            await respond(send, no.status, no.body, no.headers)
+            await respond(request, no.status, no.body, no.headers)
 
-    async def _take(self, scope: Scope, receive: Receive) -> bytes:
-        client = scope["path"].removeprefix(PREFIX)
+    async def _take(self, request: Request, owner: str) -> bytes:
+        client = request.path.removeprefix(PREFIX)
         if client not in CLIENTS:
             raise refused(404, f"no client of this name has hooks: use one of {', '.join(CLIENTS)}.")
-        if scope["method"] != "POST":
+        if request.method != "POST":
             raise Refused(405, b"", [(b"allow", b"POST")])
-        if scope[OWNER]:
+        if owner:
             raise refused(403, "hooks are taken from the owner of this server only.")
-        hook = await self._read_body(scope["headers"], receive)
+        hook = await self._read_body(request)
         try:
             payload = _DECODER.decode(hook)
             cwd = os.path.realpath(payload.cwd)
         except (msgspec.MsgspecError, ValueError):
             raise refused(400, "the body is not the JSON object of a hook.") from None
-        sender = scope.get("client") or ("", 0)
         try:
-            process = await asyncio.to_thread(self._process_of, payload.session_id, sender[1])
+            process = await asyncio.to_thread(self._process_of, payload.session_id, request.client[1])
             return await asyncio.to_thread(self._record, client, cwd, process, hook)
         except (RelayError, OSError, subprocess.TimeoutExpired) as error:
             raise refused(503, f"not recorded, the next hook catches up: {error}") from None

@@ -19,9 +19,9 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from perdure.host.serve_options import OAuth
+from perdure.http.origin_check import Denied
 from perdure.registry.http.address import read_address
 from perdure.serve.entrance import Caller
-from perdure.serve.guard import Denied
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 REMEMBERED_S: Final = 30.0

@@ -16,10 +16,12 @@ import logging
 import time
 from collections.abc import Callable
 from math import ceil
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
+from perdure.http.server import Disconnected, Headers
+from perdure.http.server import Request as HttpRequest
 from perdure.protocol import eras
 from perdure.protocol.faults import TOO_MANY_PENDING
 from perdure.protocol.frames import (
@@ -38,16 +40,13 @@ from perdure.protocol.frames import (
     members,
 )
 from perdure.serve import answering, ladder, param_headers, resumption
-from perdure.serve.answering import Headers, Receive, Scope, Send, respond
-from perdure.serve.connections import CONNECTION
+from perdure.serve.answering import respond
 from perdure.serve.deliveries import asked
 from perdure.serve.exchange import Exchange
 from perdure.serve.http_session import HttpSession
 from perdure.serve.pace import Pace
 from perdure.serve.session_table import SessionTable, TooManySessions
 from perdure.serve.store import StoreError
-
-OWNER: Final = "perdure.owner"
 
 log = logging.getLogger("perdure.serve")
 
@@ -76,7 +75,7 @@ def overdone(status: int, message: str, reason: str, wait: float = 1.0) -> Refus
 class Streamable:
     """The endpoint. `workspace_of` finds the workspace that a URL asks for."""
 
-    def __init__(self, sessions: SessionTable, workspace_of: Callable[[Scope], str]) -> None:
+    def __init__(self, sessions: SessionTable, workspace_of: Callable[[HttpRequest], str]) -> None:
         self._sessions = sessions
         self._limits = sessions.limits
         self._most_bytes = min(sessions.limits.body_bytes, sessions.settings.limits.frame_bytes)
@@ -84,15 +83,15 @@ class Streamable:
         self._openings = Pace(sessions.limits.opening_rate, sessions.limits.opening_rate * 10)
         self._workspace_of = workspace_of
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, request: HttpRequest, owner: str) -> None:
         try:
-            match scope["method"]:
+            match request.method:
                 case "POST":
-                    await self._post(scope, receive, send)
+                    await self._post(request, owner)
                 case "GET":
-                    await self._get(scope, receive, send)
+                    await self._get(request, owner)
                 case "DELETE":
-                    await self._delete(scope, send)
+                    await self._delete(request, owner)
                 case _:
                     raise Refused(405, b"", [(b"allow", b"GET, POST, DELETE")])
         except StoreError as error:
@@ -102,37 +101,36 @@ class Streamable:
                 "store_unavailable",
                 30,
             )
-            await respond(send, no.status, no.body, no.headers)
+            await respond(request, no.status, no.body, no.headers)
         except Refused as no:
-            await respond(send, no.status, no.body, no.headers)
+            await respond(request, no.status, no.body, no.headers)
         except Exception:
             log.exception("a request could not be answered")
             message = (
                 "An error inside perdure serve. If this was a call, look for its effect before you repeat it."
             )
             data = {"class": "invariant", "code": "unhandled_request", "outcome": "unknown", "retry": "never"}
-            await respond(send, 500, encode_error(None, INTERNAL_ERROR, message, data))
+            await respond(request, 500, encode_error(None, INTERNAL_ERROR, message, data))
 
     # --- POST ------------------------------------------------------------------------------------------------
 
-    async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers: Headers = scope["headers"]
-        if not _header(headers, b"content-type").lower().startswith("application/json"):
+    async def _post(self, request: HttpRequest, owner: str) -> None:
+        if not request.header(b"content-type").lower().startswith("application/json"):
             raise refused(415, "send the body as JSON, with the header Content-Type: application/json.")
-        version = _header(headers, b"mcp-protocol-version")
+        version = request.header(b"mcp-protocol-version")
         is_modern = bool(version) and version not in eras.HANDSHAKE_VERSIONS
-        takes_json, takes_stream = _accepted(headers)
+        takes_json, takes_stream = _accepted(request.headers)
         if not takes_json or not (takes_stream or is_modern):
             raise refused(406, "send the header Accept: application/json, text/event-stream.")
-        frame = await self.read_body(headers, receive)
+        frame = await self.read_body(request)
         message = decode(frame)
         if isinstance(message, Malformed):
             body = encode_error(message.id, message.code, message.reason)
             raise Refused(400, body)
         if is_modern:
-            await self._post_modern(scope, receive, send, frame, message, takes_stream)
+            await self._post_modern(request, owner, frame, message, takes_stream)
         else:
-            await self._post_handshake(scope, receive, send, frame, message)
+            await self._post_handshake(request, owner, frame, message)
 
     def _too_large(self) -> Refused:
         most = f"{self._most_bytes:,}"
@@ -140,19 +138,15 @@ class Streamable:
             413, f"the body has more than {most} bytes: send a large file in pieces (chunk_append)."
         )
 
-    async def read_body(self, headers: Headers, receive: Receive) -> bytes:
-        declared = _header(headers, b"content-length")
+    async def read_body(self, request: HttpRequest) -> bytes:
+        declared = request.header(b"content-length")
         if declared.isdigit() and int(declared) > self._most_bytes:
             raise self._too_large()
         parts: list[bytes] = []
         size = 0
         try:
             async with asyncio.timeout(self._limits.body_s):
-                while True:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise refused(400, "the connection ended before the body arrived.")
-                    part = message.get("body", b"")
+                while part := await request.read():
                     size += len(part)
                     self._reading += len(part)
                     if size > self._most_bytes:
@@ -164,8 +158,8 @@ class Streamable:
                             "too_many_bytes",
                         )
                     parts.append(part)
-                    if not message.get("more_body"):
-                        break
+        except Disconnected:
+            raise refused(400, "the connection ended before the body arrived.") from None
         except TimeoutError:
             raise refused(408, "the body did not arrive in time: send the request again.") from None
         finally:
@@ -173,31 +167,26 @@ class Streamable:
         return _one_line(b"".join(parts))
 
     async def _post_handshake(
-        self,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        frame: bytes,
-        message: Request | Notification | Response,
+        self, request: HttpRequest, owner: str, frame: bytes, message: Request | Notification | Response
     ) -> None:
-        name = _header(scope["headers"], b"mcp-session-id")
+        name = request.header(b"mcp-session-id")
         opens = isinstance(message, Request) and message.method == "initialize" and not name
-        session = self._opened(scope) if opens else self._known(scope, name)
+        session = self._opened(request, owner) if opens else self._known(name, owner)
         own = [(b"mcp-session-id", session.kernel.state.session.session_id.encode())]
         if not isinstance(message, Request):
             session.post(frame, None)
-            await respond(send, 202, b"", own)
+            await respond(request, 202, b"", own)
             return
         self._check_crowd(len(session.exchanges))
         exchange = Exchange(message.id, _token(message), can_stream=True, is_resumable=True)
         session.post(frame, exchange, asked(message.method, message.params))
-        await answering.answer(session, exchange, receive, send, own, scope[CONNECTION])
+        await answering.answer(session, exchange, request, own)
         if opens and not session.kernel.state.session.initialized:
             self._sessions.end(session)
 
-    def _opened(self, scope: Scope) -> HttpSession:
-        workspace, owner = self._workspace_of(scope), scope[OWNER]
-        wait = self._openings.wait(owner or address_of(scope), time.monotonic())
+    def _opened(self, request: HttpRequest, owner: str) -> HttpSession:
+        workspace = self._workspace_of(request)
+        wait = self._openings.wait(owner or request.client[0], time.monotonic())
         if wait:
             raise overdone(
                 429, "sessions are opened too fast: wait as long as Retry-After says.", "too_fast", wait
@@ -209,14 +198,14 @@ class Streamable:
                 503, "too many sessions are open: end one, or wait.", "too_many_sessions", 30
             ) from None
 
-    def _known(self, scope: Scope, name: str) -> HttpSession:
+    def _known(self, name: str, owner: str) -> HttpSession:
         if not name:
             raise refused(
                 400,
                 "the header Mcp-Session-Id is missing: send initialize first, then the id that its answer has.",
             )
         try:
-            found = self._sessions.named_as(name, scope[OWNER])
+            found = self._sessions.named_as(name, owner)
         except TooManySessions:
             raise overdone(
                 503, "too many sessions are busy: send the request again in a moment.", "too_many_sessions", 5
@@ -235,30 +224,29 @@ class Streamable:
 
     async def _post_modern(
         self,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
+        request: HttpRequest,
+        owner: str,
         frame: bytes,
         message: Request | Notification | Response,
         takes_stream: bool,
     ) -> None:
         if isinstance(message, Response):
             raise refused(400, "the body must be one request or notification.")
-        version = _header(scope["headers"], b"mcp-protocol-version")
+        version = request.header(b"mcp-protocol-version")
         if isinstance(message, Notification):
             if version not in eras.MODERN_VERSIONS:
                 _reject(None, ladder.unsupported(version))
             # A client cancels by closing its stream; by an id it could mean somebody else's call.
-            await respond(send, 202, b"")
+            await respond(request, 202, b"")
             return
-        if (wrong := ladder.check(message, scope["headers"])) is not None:
+        if (wrong := ladder.check(message, request.headers)) is not None:
             _reject(message, wrong)
         if message.method == "subscriptions/listen" and not takes_stream:
             raise refused(406, "send the header Accept: text/event-stream.")
-        workspace = self._workspace_of(scope)
+        workspace = self._workspace_of(request)
         params = members(message.params) if message.params is not None else {}
         meta = members(params["_meta"])
-        identity = f"{workspace}\n{scope[OWNER]}\n{bytes(meta.get(eras.META_CLIENT, b'')).decode()}"
+        identity = f"{workspace}\n{owner}\n{bytes(meta.get(eras.META_CLIENT, b'')).decode()}"
         self._check_crowd(self._sessions.waiting(identity))
         state = params.get("requestState")
         ticket = decode_id(state) if state is not None else None
@@ -273,46 +261,40 @@ class Streamable:
             ) from None
         if (
             message.method == "tools/call"
-            and (wrong := _param_check(session, params, scope["headers"])) is not None
+            and (wrong := _param_check(session, params, request.headers)) is not None
         ):
             _reject(message, wrong)
         exchange = Exchange(message.id, _token(message), can_stream=takes_stream)
         session.post(frame, exchange, question)
-        if await answering.answer(session, exchange, receive, send, [], scope[CONNECTION]):
+        if await answering.answer(session, exchange, request, []):
             params_of = msgspec.json.encode({"requestId": message.id})
             session.post(encode_notification("notifications/cancelled", params_of), None)
 
     # --- GET and DELETE --------------------------------------------------------------------------------------
 
-    async def _get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers: Headers = scope["headers"]
-        version = _header(headers, b"mcp-protocol-version")
+    async def _get(self, request: HttpRequest, owner: str) -> None:
+        version = request.header(b"mcp-protocol-version")
         if version and version not in eras.HANDSHAKE_VERSIONS:
             raise Refused(405, b"", [(b"allow", b"POST")])
-        if not _accepted(headers)[1]:
+        if not _accepted(request.headers)[1]:
             raise refused(406, "send the header Accept: text/event-stream.")
-        session = self._known(scope, _header(headers, b"mcp-session-id"))
+        session = self._known(request.header(b"mcp-session-id"), owner)
         own = [(b"mcp-session-id", session.kernel.state.session.session_id.encode())]
-        last = _header(headers, b"last-event-id")
+        last = request.header(b"last-event-id")
         missed = resumption.missed_standing(session, last) if last else []
         if missed is not None:
-            await answering.stand(session, missed, receive, send, own, scope[CONNECTION])
+            await answering.stand(session, missed, request, own)
         elif (found := resumption.resume(session, last)) is not None:
-            await answering.resume(session, *found, receive, send, own, scope[CONNECTION])
+            await answering.resume(session, *found, request, own)
         else:
             raise refused(
                 400, "Last-Event-ID names no stream of this session: leave it out to open a new one."
             )
 
-    async def _delete(self, scope: Scope, send: Send) -> None:
-        session = self._known(scope, _header(scope["headers"], b"mcp-session-id"))
+    async def _delete(self, request: HttpRequest, owner: str) -> None:
+        session = self._known(request.header(b"mcp-session-id"), owner)
         self._sessions.end(session)
-        await respond(send, 204, b"")
-
-
-def address_of(scope: Scope) -> str:
-    client = scope.get("client")
-    return str(client[0]) if client else ""
+        await respond(request, 204, b"")
 
 
 def _reject(request: Request | None, wrong: ladder.Rejection) -> None:
@@ -348,10 +330,6 @@ def _token(request: Request) -> Any:
         return decode_id(meta["progressToken"])
     except (ValueError, KeyError):
         return None
-
-
-def _header(headers: Headers, name: bytes) -> str:
-    return next((value.decode("latin-1") for key, value in headers if key == name), "")
 
 
 def _accepted(headers: Headers) -> tuple[bool, bool]:
