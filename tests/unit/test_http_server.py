@@ -224,6 +224,7 @@ async def test_a_body_over_the_limit_is_refused_and_the_answer_arrives_while_it_
         (b"nonsense\r\n\r\n", 400),
         (b"GET http://elsewhere/ HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 40_000, 431),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 40_000 + b"\r\n\r\n", 431),
         (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
         (b"GET / HT", 408),
         (b"", 0),

@@ -69,7 +69,7 @@ class ServeLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     header_bytes: Positive = 32 * 1024
     """The largest request head. A larger one gets 431."""
     header_s: Seconds = 10.0
-    """How long a client may take to send the head of a request. Then it gets 408. An idle connection is closed after as long."""
+    """How long a client may take to send the head of a request. Then it gets 408. An idle connection is closed as late."""
     body_s: Seconds = 60.0
     """How long a client may take to send a body. Then it gets 408."""
     drain_s: Seconds = 5.0

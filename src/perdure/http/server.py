@@ -47,6 +47,7 @@ from perdure.platform.limits import file_limit
 
 UNACKNOWLEDGED_S: Final = 60
 SPARE_FILES: Final = 256  # for the stores, and the pipes of servers
+TOO_LARGE: Final = "the head of the request is too large"
 UNREAD_BYTES: Final = 64 * 1024  # of a body, before the transport stops reading
 STOPPED_S: Final = 1.0  # for the last bytes of responses, when the server stops
 
@@ -259,7 +260,10 @@ class _Connection(asyncio.Protocol):
             try:
                 event = self._http.next_event()
             except h11.RemoteProtocolError as error:
-                self._refuse(error)
+                if error.error_status_hint == 431:
+                    self._refuse(431, TOO_LARGE)
+                else:
+                    self._refuse(400, "this is not HTTP")
                 return
             if event is h11.NEED_DATA:
                 return
@@ -277,9 +281,13 @@ class _Connection(asyncio.Protocol):
                     self._http.start_next_cycle()  # the rest of a body after its response
 
     def _begin(self, head: h11.Request) -> None:
+        if (
+            _head_size(head) > self._server.limits.head_bytes
+        ):  # h11 limits only a head that is not complete yet
+            self._refuse(431, TOO_LARGE)
+            return
         if not head.target.startswith(b"/"):
-            self._send_error(400, "the request must name a path")
-            self._close()
+            self._refuse(400, "the request must name a path")
             return
         if self.transport.get_write_buffer_size() == 0 and self._is_acknowledged():
             self._settle(delivered=True)  # a client that pipelines may not have read the last response yet
@@ -301,11 +309,8 @@ class _Connection(asyncio.Protocol):
             self._http.start_next_cycle()
             self._take_events()
 
-    def _refuse(self, error: h11.RemoteProtocolError) -> None:
-        if error.error_status_hint == 431:
-            self._send_error(431, "the head of the request is too large")
-        else:
-            self._send_error(400, "this is not HTTP")
+    def _refuse(self, status: int, reason: str) -> None:
+        self._send_error(status, reason)
         self._close()
 
     def _set_phase(self, phase: _Phase) -> None:
@@ -329,8 +334,7 @@ class _Connection(asyncio.Protocol):
         if self.phase is _Phase.CLOSING:
             self.abort()
         elif self._http.our_state is h11.IDLE and self._http.trailing_data[0]:
-            self._send_error(408, "the head of the request took too long")
-            self._close()
+            self._refuse(408, "the head of the request took too long")
         else:
             self.transport.close()
 
@@ -353,8 +357,7 @@ class _Connection(asyncio.Protocol):
     def abandon(self, request: Request) -> None:
         """The handler has ended. Without a whole response the connection cannot be used again."""
         if self._request is request and self.phase is _Phase.ANSWERING:
-            self._send_error(500, "an error inside the server")
-            self._close()
+            self._refuse(500, "an error inside the server")
 
     def stop(self) -> None:
         """The server stops: a connection without a request is closed, another one after its response."""
@@ -488,6 +491,12 @@ class HttpServer:
         if now != self._date[0]:
             self._date = (now, time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(now)).encode())
         return self._date[1]
+
+
+def _head_size(head: h11.Request) -> int:
+    return (
+        len(head.method) + len(head.target) + sum(len(name) + len(value) + 4 for name, value in head.headers)
+    )
 
 
 def listen(host: str, port: int) -> socket.socket:
