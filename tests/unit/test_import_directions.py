@@ -71,7 +71,7 @@ OF_MCP = {"anyio", "httpx2", "mcp_types", "pydantic"}  # installed with the SDK
 OF_EXTRA = {
     "remote": "bridge/",
     "postgres": "storage/postgres/",
-    "oauth": "serve/authorities.py",
+    "oauth": "serve/oauth.py",
     "otel": "telemetry/otlp_process.py",
     "seal": "storage/cipher.py",
     "top": "cli/top_live.py",

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from perdure.serve.ladder import HEADER_MISMATCH
-from perdure.serve.param_headers import check
+from perdure.serve.validation import HEADER_MISMATCH
+from perdure.serve.validation import check_arguments as check
 
 REGION = {"region": {"type": "string", "x-mcp-header": "Region"}}
 NESTED = {"where": {"type": "object", "properties": REGION}}

@@ -54,7 +54,7 @@ from perdure.dash.web import (
     moved,
 )
 from perdure.http.server import Request
-from perdure.serve.answering import STREAM
+from perdure.serve.responses import STREAM
 
 LIVE_S: Final = 1.0
 PING_EVERY: Final = 15

@@ -22,8 +22,8 @@ from perdure.protocol.frames import members
 from perdure.protocol.mounts import MountSpec
 from perdure.protocol.pending_trust import UntrustedFile
 from perdure.serve.http_session import HttpSession
+from perdure.serve.metrics_endpoint import add_tools
 from perdure.serve.session_table import SessionTable, is_own
-from perdure.serve.tallies import add_tools
 from perdure.surfaces.ops.health import health
 
 T = TypeVar("T")

@@ -23,7 +23,6 @@ class Denied(msgspec.Struct, frozen=True):
     status: int
     reason: str
     headers: tuple[tuple[bytes, bytes], ...] = ()
-    body: bytes = b""
 
 
 class OriginCheck:
@@ -37,7 +36,8 @@ class OriginCheck:
             self._hosts |= {public[1]}
             self._origins |= {public}
 
-    def check(self, headers: Headers) -> Denied | None:
+    def check(self, headers: Headers, *, any_origin: bool = False) -> Denied | None:
+        """`any_origin` is for documents that pages of every site may read."""
         hosts = [value for name, value in headers if name == b"host"]
         if len(hosts) != 1 or _hostname(hosts[0]) not in self._hosts:
             return Denied(
@@ -46,7 +46,7 @@ class OriginCheck:
                 "(behind a proxy: perdure serve --public-url).",
             )
         origins = [value for name, value in headers if name == b"origin"]
-        if any(not self._is_own(origin) for origin in origins):
+        if not any_origin and any(not self._is_own(origin) for origin in origins):
             return Denied(
                 403, "the Origin header is that of another site: only pages of this server may call it."
             )

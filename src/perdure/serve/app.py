@@ -14,6 +14,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from perdure import __version__
+from perdure.host import catalog_cache
 from perdure.host.compose import new_exporter, specs_of, wrapped_spec
 from perdure.host.console import Console
 from perdure.host.serve_options import Serving
@@ -24,17 +25,16 @@ from perdure.http.server import Headers, HttpServer, Limits, Request
 from perdure.platform import signals
 from perdure.platform.guardian import Guardian, end_marked
 from perdure.protocol.mounts import MountSpec
-from perdure.serve import hooks, prometheus, unix_transport
-from perdure.serve.answering import respond
-from perdure.serve.entrance import Entrance
+from perdure.serve import hooks, metrics_endpoint, server_card, unix_transport
+from perdure.serve.auth import Caller, TokenAuth, TokenBuckets
 from perdure.serve.logs import to_console
-from perdure.serve.pace import Pace
 from perdure.serve.places import attach_path
 from perdure.serve.registries import Registries
+from perdure.serve.responses import ErrorResponse, error_response, respond, retry_later
 from perdure.serve.server_pool import ServerPool
 from perdure.serve.session_table import SessionTable
 from perdure.serve.store import InUse, Store
-from perdure.serve.streamable import Streamable, overdone, refused
+from perdure.serve.streamable import Streamable
 from perdure.storage.event_log import EventLog
 from perdure.storage.user_dirs import private_dir
 
@@ -45,7 +45,7 @@ UNAVAILABLE: Final = 4
 
 
 class Options(msgspec.Struct, frozen=True):
-    """`client_secret` is what we prove ourselves with to the authorization server, where it wants that."""
+    """`client_secret` is that of `client-id`, for introspection at the authorization server."""
 
     token: str | None = None
     wrap: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ ENDPOINTS: Final = ("/mcp", "/healthz", "/metrics")
 
 
 class App:
-    """The handler of every request. `front` makes the pages for people, which ask for the token in their own way."""
+    """The handler of every request. `front` makes the pages for people, which have their own sign-in."""
 
     def __init__(
         self,
@@ -77,15 +77,16 @@ class App:
         self._settings = settings
         self._store = store
         self._started = time.time()
+        self._address = address
         host = self._serving.host
         hosts = (*LOOPBACK, host) if host not in ("0.0.0.0", "::") else _own_names()
         self._origin_check = OriginCheck(hosts, port, self._serving.public_url)
         self._oauth = _resource_server(options, address)
-        self._entrance = Entrance(options.token, self._oauth)
-        self._documents = self._oauth.metadata_paths if self._oauth is not None else ()
+        self._auth = TokenAuth(options.token, self._oauth)
+        self._metadata_paths = self._oauth.metadata_paths if self._oauth is not None else ()
         limits = self._serving.limits
-        self._pace = Pace(limits.session_rate, limits.session_rate * 2)
-        self._address_pace = Pace(limits.address_rate, limits.address_rate * 2)
+        self._session_rate = TokenBuckets(limits.session_rate, limits.session_rate * 2)
+        self._address_rate = TokenBuckets(limits.address_rate, limits.address_rate * 2)
         self._specs: dict[str, dict[str, MountSpec]] = {}
         self._registries = Registries()
         self.sessions: SessionTable | None = None
@@ -93,7 +94,7 @@ class App:
         self._hooks: hooks.Hooks | None = None
         self._front = front
         self._pages: Pages | None = None
-        # Access tokens are for /mcp: pages for people are kept by the token alone.
+        # Access tokens are for /mcp; pages for people accept the owner's token only.
         self._shows_pages = front is not None and (self._oauth is None or options.token is not None)
 
     def start(self, guardian: Guardian) -> None:
@@ -125,63 +126,94 @@ class App:
         await self.sessions.server_pool.close()
 
     def end(self) -> None:
-        """Who only watches need not be waited for."""
+        """End the live pages of the dashboard: a stop does not wait for them."""
         self.loaded.is_ending = True
 
     def reload(self) -> None:
-        """Roll every server over to what is installed now."""
+        """Start every server anew, as it is installed now."""
         self.loaded.reload()
 
     async def __call__(self, request: Request) -> None:
+        try:
+            await self._route(request)
+        except ErrorResponse as error:
+            await respond(request, error.status, error.body, error.headers)
+
+    async def _route(self, request: Request) -> None:
         path = request.path
-        denied = self._origin_check.check(request.headers) or self._too_fast(request)
+        is_card = path == server_card.PATH
+        if (denied := self._origin_check.check(request.headers, any_origin=is_card)) is not None:
+            raise _response_to(denied)
+        self._check_rate(request)
+        if is_card:
+            await server_card.respond_with_card(request, self._card())
+            return
         is_hook = path.startswith(hooks.PREFIX)
-        is_page = self._shows_pages and not is_hook and path not in (*ENDPOINTS, *self._documents)
-        owner = ""
-        if denied is None and not is_page and path != "/healthz" and path not in self._documents:
-            found = await self._entrance.admit(request.headers)
-            if isinstance(found, Denied):
-                denied = found
-            else:
-                owner = found.owner
-        if denied is not None:
-            body = denied.body or refused(denied.status, denied.reason).body
-            await respond(request, denied.status, body, list(denied.headers))
-        elif path == "/mcp" and self._mcp is not None:
+        if self._shows_pages and not is_hook and path not in (*ENDPOINTS, *self._metadata_paths):
+            assert self._pages is not None
+            await self._pages(request)
+            return
+        is_public = path == "/healthz" or path in self._metadata_paths
+        owner = "" if is_public else await self._authenticate(request)
+        if path == "/mcp" and self._mcp is not None:
             await self._mcp(request, owner)
         elif is_hook and self._hooks is not None:
             await self._hooks(request, owner)
-        elif is_page and self._pages is not None:
-            await self._pages(request)
         elif request.method in ("GET", "HEAD") and (document := self._document(path)) is not None:
             await respond(request, 200, *document)
         else:
-            await respond(request, 404, refused(404, "there is nothing here").body)
+            raise error_response(404, "there is nothing here")
 
-    def _too_fast(self, request: Request) -> Denied | None:
+    async def _authenticate(self, request: Request) -> str:
+        """The owner of the session; empty for the owner's token, and where no token is needed."""
+        caller = await self._auth.authenticate(request.headers)
+        if isinstance(caller, Caller):
+            return caller.owner
+        raise _response_to(caller)
+
+    def _check_rate(self, request: Request) -> None:
         """By the session where there is one, else by the address."""
-        named = request.header(SESSION)
-        now = time.monotonic()
-        if named in self.loaded.named:
-            wait = self._pace.wait(named, now)
+        session, now = request.header(SESSION), time.monotonic()
+        if session in self.loaded.named:
+            wait = self._session_rate.take(session, now)
         else:
-            wait = self._address_pace.wait(request.client[0], now)
-        if not wait:
-            return None
-        no = overdone(429, "too many requests: wait as long as Retry-After says.", "too_fast", wait)
-        return Denied(
-            no.status, "too many requests: wait as long as Retry-After says.", tuple(no.headers), no.body
-        )
+            wait = self._address_rate.take(request.client[0], now)
+        if wait:
+            raise retry_later(429, "too many requests: wait as long as Retry-After says.", "too_fast", wait)
 
     def _document(self, path: str) -> tuple[bytes, Headers] | None:
         if path == "/healthz":
             return self._health(), []
         if path == "/metrics" and self._serving.metrics:
-            text = prometheus.text(self.loaded, self._started)
-            return text, [(b"content-type", prometheus.CONTENT_TYPE)]
-        if self._oauth is not None and path in self._documents:
+            pool = self.loaded.server_pool
+            text = metrics_endpoint.render(
+                self.loaded.clients,
+                self.loaded.past,
+                processes=len(pool.running),
+                faults=pool.faults,
+                started=self._started,
+            )
+            return text, [(b"content-type", metrics_endpoint.CONTENT_TYPE)]
+        if self._oauth is not None and path in self._metadata_paths:
             return self._oauth.metadata(), [(b"cache-control", b"max-age=3600")]
         return None
+
+    def _card(self) -> bytes:
+        """A wrapped server has a card from its first start on: only then its name and version are known."""
+        info = server_card.ServerInfo()
+        if self._options.wrap:
+            (spec,) = self._specs_of("").values()
+            catalog = catalog_cache.load(spec)
+            if catalog is None:
+                raise error_response(404, "the wrapped server has not been started yet")
+            wrapped = msgspec.json.decode(catalog.server_info, type=dict[str, Any])
+            info = server_card.ServerInfo(
+                *(str(wrapped.get(key) or "") for key in ("name", "version", "title", "description"))
+            )
+        needs_token = self._options.token is not None and self._oauth is None
+        return server_card.build_card(
+            info, self._serving.public_url or self._address, needs_token=needs_token
+        )
 
     @property
     def loaded(self) -> SessionTable:
@@ -189,35 +221,35 @@ class App:
         return self.sessions
 
     def _health(self) -> bytes:
-        found: dict[str, Any] = {
+        document: dict[str, Any] = {
             "status": "ok",
             "version": __version__,
             "uptime_s": round(time.time() - self._started, 1),
             "sessions": len(self.loaded.named),
             "servers": len(self.loaded.server_pool.running),
         }
-        return msgspec.json.encode(found)
+        return msgspec.json.encode(document)
 
     def _workspace_of(self, request: Request) -> str:
-        """The one a URL asks for, by its path or its name; none means all of them."""
-        asked = parse_qs(request.query.decode("latin-1")).get("workspace", [""])[-1]
-        if (found := self.loaded.workspace_of(asked)) is None:
-            raise refused(404, "there is no such workspace here")
-        return found
+        """The workspace that a URL names, by path or by name; empty for all of them."""
+        name = parse_qs(request.query.decode("latin-1")).get("workspace", [""])[-1]
+        if (workspace := self.loaded.workspace_of(name)) is None:
+            raise error_response(404, "there is no such workspace here")
+        return workspace
 
     def _specs_of(self, workspace: str) -> dict[str, MountSpec]:
         if workspace not in self._specs:
             if self._options.wrap:
-                found = wrapped_spec(
+                specs = wrapped_spec(
                     os.path.basename(self._options.wrap[0]), self._options.wrap, self._settings
                 )
             else:
                 chosen = (workspace,) if workspace else self._settings.workspaces
                 root = self._settings.settings_root or self._settings.workspaces[0]
                 settings = msgspec.structs.replace(self._settings, workspaces=chosen, settings_root=root)
-                found = specs_of(settings)
-                self._registries.open(workspace, settings, found)
-            self._specs[workspace] = found
+                specs = specs_of(settings)
+                self._registries.open(workspace, settings, specs)
+            self._specs[workspace] = specs
         return {**self._specs[workspace], **self._registries.current(workspace)}
 
 
@@ -230,10 +262,10 @@ def serve(
     front: Front | None = None,
     banner: tuple[str, ...] = (),
 ) -> int:
-    """Until a signal ends it. `address`, and then `banner`, is said once everybody is answered."""
+    """Serve until a signal. `address` and `banner` are printed when requests are answered."""
     serving = options.serving
     bound, port = listening.getsockname()[:2]
-    name = f"sessions-{bound.replace(':', '.')}-{port}.db"  # two may listen at one port, at two addresses
+    name = f"sessions-{bound.replace(':', '.')}-{port}.db"  # two processes may use one port, at two addresses
     try:
         store = Store(os.path.join(private_dir("serve"), name))
     except InUse:
@@ -245,7 +277,7 @@ def serve(
         )
         return UNAVAILABLE
     for mark in store.replace_mark(guardian.mark):
-        end_marked(mark, PREDECESSOR_S)  # what a killed predecessor started must do nothing more
+        end_marked(mark, PREDECESSOR_S)  # servers of a predecessor that was killed
     console = Console(settings.log_level, settings.log_format)
     to_console(console)
     app = App(options, settings, store, port, address, console, front)
@@ -275,8 +307,14 @@ def serve(
     return 0
 
 
+def _response_to(denied: Denied) -> ErrorResponse:
+    return ErrorResponse(
+        denied.status, error_response(denied.status, denied.reason).body, list(denied.headers)
+    )
+
+
 def _handle_signals(app: App, most_s: float) -> asyncio.Event:
-    """The event that a signal ends this process. After `most_s` more seconds the system ends it, whatever holds it up."""
+    """The event that a signal asks this process to end. The system kills the process `most_s` seconds later."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     had_terminal = os.isatty(0)
 
@@ -286,7 +324,7 @@ def _handle_signals(app: App, most_s: float) -> asyncio.Event:
         ended.set()
 
     def reload() -> None:
-        """The same signal says that the terminal was closed."""
+        """The system sends the same signal when the terminal is closed."""
         if had_terminal and not os.isatty(0):
             end()
         else:
@@ -307,12 +345,11 @@ def _tls(serving: Serving) -> ssl.SSLContext | None:
 
 
 def _resource_server(options: Options, address: str) -> Any:
-    """Made only where it is asked for: it needs a library that others need not have."""
+    """Imported only where it is used: it needs an optional library."""
     oauth = options.serving.oauth
     if oauth is None:
         return None
-    from perdure.serve.authorities import Authority, OpaqueTokens, SignedTokens
-    from perdure.serve.oauth import ResourceServer
+    from perdure.serve.oauth import Authority, OpaqueTokens, ResourceServer, SignedTokens
 
     authority = Authority(oauth)
     verifier = (
@@ -324,7 +361,7 @@ def _resource_server(options: Options, address: str) -> Any:
 
 
 def _own_names() -> tuple[str, ...]:
-    """Bound to every address: by the names this machine knows of itself."""
+    """The names of this machine, for a server that listens on every address."""
     names = {*LOOPBACK, socket.gethostname(), socket.getfqdn()}
     try:
         names |= {str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), None)}

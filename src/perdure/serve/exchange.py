@@ -1,24 +1,31 @@
-"""One POST between its request and its answer: what is sent on its stream, and who waits for it.
+"""An HTTP request between its arrival and its answer: the frames that wait for its response, and its event stream.
 
-An answer that comes first is sent as one JSON body. Only where something else comes before it, or it takes long,
-does the response become an event stream.
+A client of the handshake era may leave a stream and resume it with `Last-Event-ID`. The id of an event is
+`STREAM.NUMBER`, and the name of a stream contains the id of the request that it answers:
+
+    id: 35-9f86d081.3      the third event of the stream of request 5
+
+The last events of a stream are kept, up to a number of bytes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import msgspec
 
 from perdure.protocol.frames import RequestId
 
-if TYPE_CHECKING:
-    from perdure.serve.resumption import Stream
-
-
 MOST_FRAMES: Final = 4096
 MOST_BYTES: Final = 16 * 1024 * 1024
+RETRY_MS: Final = 1000
+MOST_KEPT_BYTES: Final = 128 * 1024
+MOST_LEFT: Final = 32
+STANDING: Final = "standing"
 
 
 class FrameQueue:
@@ -58,8 +65,39 @@ class FrameQueue:
         return iter(self._frames)
 
 
+class Stream:
+    """The numbered events of one stream. The latest are kept."""
+
+    def __init__(self, identity: RequestId | None) -> None:
+        request = msgspec.json.encode(identity).hex() if identity is not None else STANDING
+        self.name = f"{request}-{os.urandom(6).hex()}"
+        self.number = 0
+        self._sent: deque[bytes] = deque()
+        self._size = 0
+
+    def prime(self) -> bytes:
+        """An event without data, so that the client has an id to resume from."""
+        return f"id: {self.name}.{self.number}\nretry: {RETRY_MS}\ndata: \n\n".encode()
+
+    def event(self, frame: bytes) -> bytes:
+        self.number += 1
+        event = f"id: {self.name}.{self.number}\nevent: message\ndata: ".encode() + frame + b"\n\n"
+        self._sent.append(event)
+        self._size += len(event)
+        while self._size > MOST_KEPT_BYTES:
+            self._size -= len(self._sent.popleft())
+        return event
+
+    def after(self, number: int) -> list[bytes] | None:
+        """The events after this one; None where some of them are no longer kept."""
+        missing = self.number - number
+        if not 0 <= missing <= len(self._sent):
+            return None
+        return list(self._sent)[len(self._sent) - missing :]
+
+
 class Exchange:
-    """Frames in the order they came; the last one is the answer. Where it is resumable, its `stream` can be left."""
+    """Frames in the order of their arrival; the answer is the last one. A resumable exchange gets a `stream`."""
 
     def __init__(
         self,
@@ -80,11 +118,11 @@ class Exchange:
         self.is_closed = False
         self.readers = 0
         self.is_left: Callable[[], bool] = lambda: False
-        """Whether its client is known to be gone; it may not have been noticed yet."""
+        """Whether the connection of its client has ended; the response may not have noticed yet."""
         self._woken: asyncio.Future[None] | None = None
 
     def has_room(self, frame: bytes) -> bool:
-        """For anything but its answer, which is always taken."""
+        """For any frame but the answer, which is always accepted."""
         return not self.is_closed and self.frames.has_room(frame)
 
     def put(self, frame: bytes) -> None:
@@ -101,25 +139,46 @@ class Exchange:
         self.wake()
 
     def read(self) -> int:
-        """Whoever reads from now on; who read before sees by the number that it is no longer his."""
+        """Become the reader. The previous reader sees the changed number and stops."""
         self.readers += 1
         self.wake()
         return self.readers
 
     async def wait(self, seconds: float) -> None:
-        """Until there is a frame, or the end, or the time is up."""
+        """Until there is a frame, or the exchange ends, or the time is up."""
         if self.frames or self.is_answered or self.is_closed:
             return
         loop = asyncio.get_running_loop()
-        self._woken = own = loop.create_future()
+        self._woken = woken = loop.create_future()
         timer = loop.call_later(seconds, self.wake)
         try:
-            await own
+            await woken
         finally:
             timer.cancel()
-            if self._woken is own:
+            if self._woken is woken:
                 self._woken = None
 
     def wake(self) -> None:
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)
+
+
+class LeftStreams:
+    """Exchanges whose client went away, and those that ended last: the client may not have read all of their events."""
+
+    def __init__(self) -> None:
+        self._left: dict[str, Exchange] = {}
+
+    def add(self, exchange: Exchange) -> None:
+        assert exchange.stream is not None
+        self._left[exchange.stream.name] = exchange
+        while len(self._left) > MOST_LEFT:
+            del self._left[next(iter(self._left))]
+
+    def take(self, name: str) -> Exchange | None:
+        return self._left.pop(name, None)
+
+    @property
+    def waiting(self) -> list[Exchange]:
+        """Those without an answer."""
+        return [exchange for exchange in self._left.values() if not exchange.is_answered]

@@ -26,11 +26,10 @@ from perdure.host.compose import own_command
 from perdure.http.server import Request
 from perdure.platform.process_tree import client_process, has_ended
 from perdure.platform.processes import connected_from
-from perdure.serve.answering import respond
-from perdure.serve.streamable import Refused, refused
+from perdure.serve.responses import ErrorResponse, error_response, respond
 
 PREFIX: Final = "/hooks/"
-ALONE_S: Final = 20.0
+COMMAND_S: Final = 20.0
 MOST_SESSIONS: Final = 256
 
 
@@ -55,31 +54,31 @@ class Hooks:
         try:
             body = await self._take(request, owner)
             await respond(request, 200, body)
-        except Refused as no:
-            await respond(request, no.status, no.body, no.headers)
+        except ErrorResponse as error:
+            await respond(request, error.status, error.body, error.headers)
 
     async def _take(self, request: Request, owner: str) -> bytes:
         client = request.path.removeprefix(PREFIX)
         if client not in CLIENTS:
-            raise refused(404, f"no client of this name has hooks: use one of {', '.join(CLIENTS)}.")
+            raise error_response(404, f"no client of this name has hooks: use one of {', '.join(CLIENTS)}.")
         if request.method != "POST":
-            raise Refused(405, b"", [(b"allow", b"POST")])
+            raise ErrorResponse(405, b"", [(b"allow", b"POST")])
         if owner:
-            raise refused(403, "hooks are taken from the owner of this server only.")
+            raise error_response(403, "hooks are taken from the owner of this server only.")
         hook = await self._read_body(request)
         try:
             payload = _DECODER.decode(hook)
             cwd = os.path.realpath(payload.cwd)
         except (msgspec.MsgspecError, ValueError):
-            raise refused(400, "the body is not the JSON object of a hook.") from None
+            raise error_response(400, "the body is not the JSON object of a hook.") from None
         try:
             process = await asyncio.to_thread(self._process_of, payload.session_id, request.client[1])
             return await asyncio.to_thread(self._record, client, cwd, process, hook)
         except (RelayError, OSError, subprocess.TimeoutExpired) as error:
-            raise refused(503, f"not recorded, the next hook catches up: {error}") from None
+            raise error_response(503, f"not recorded, the next hook catches up: {error}") from None
 
     def _process_of(self, session: str, port: int) -> str:
-        """Empty where it is not known, as for a client on another machine."""
+        """The client's process; empty where it is not known, as for a client on another machine."""
         known = self._processes.get(session)
         if known is not None and not has_ended(known):
             return known
@@ -99,17 +98,17 @@ class Hooks:
             if (reply := send_request(socket_path(root), request)) is not None:
                 return reply.encode()
         where = ("--workspace", root) if root is not None else ()
-        alone = subprocess.run(
+        process_run = subprocess.run(
             own_command("hook", "journal", "--client", client, *where),
             input=hook,
             cwd=cwd if os.path.isdir(cwd) else None,
             env={**os.environ, PROCESS_VARIABLE: process},
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=ALONE_S,
+            timeout=COMMAND_S,
             check=False,
         )
-        return alone.stdout
+        return process_run.stdout
 
     def _root_of(self, cwd: str) -> str | None:
         """The innermost workspace around a folder."""

@@ -61,8 +61,7 @@ from perdure.protocol.frames import (
 )
 from perdure.serve import deliveries
 from perdure.serve.deliveries import MOST_KEPT, Deliveries, asked
-from perdure.serve.exchange import Exchange, FrameQueue
-from perdure.serve.resumption import LeftStreams, Stream
+from perdure.serve.exchange import Exchange, FrameQueue, LeftStreams, Stream
 from perdure.serve.server_pool import ServerPool
 from perdure.serve.shared_server import SHIFT
 from perdure.serve.store import StoreError

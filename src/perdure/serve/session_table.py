@@ -28,10 +28,10 @@ from perdure.kernel.state import Answered, ChildCatalog, Invocation, Parked
 from perdure.protocol.frames import RequestId
 from perdure.protocol.mounts import MountSpec
 from perdure.serve.http_session import HttpSession
+from perdure.serve.metrics_endpoint import RequestTotals
 from perdure.serve.registries import Registries
 from perdure.serve.server_pool import ServerPool
 from perdure.serve.store import Store, Stored
-from perdure.serve.tallies import Tallies
 from perdure.storage.event_log import EventLog
 from perdure.surfaces.ops import host_tools
 
@@ -87,7 +87,7 @@ class SessionTable:
         self._log = log
         self._wrapped = wrapped
         self.limits = limits or ServeLimits()
-        self.past = Tallies()
+        self.past = RequestTotals()
         self._console = console
         self._exporter = exporter
         self._catalogs: dict[MountSpecKey, ChildCatalog] = {}

@@ -22,7 +22,8 @@ KINDS: Final = ("npm", "pypi", "oci", "nuget", "mcpb", "remote")
 def add(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "perdure registry install NAME [OPTIONS] [--url URL] [-- COMMAND ARGS…]\n"
-        "       perdure registry install --from CATALOG_NAME[@VERSION] [--as NAME] [OPTIONS]"
+        "       perdure registry install --from CATALOG_NAME[@VERSION] [--as NAME] [OPTIONS]\n"
+        "       perdure registry install URL [--as NAME] [OPTIONS]"
     )
     parser.add_argument("name", nargs="?")
     parser.add_argument(
@@ -73,7 +74,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     if options.in_project and options.registry:
         raise InvalidEntry("--project and --registry name two files", hint="give one of them")
-    if options.source is None and _is_of_a_catalog(options):
+    if options.name is not None and options.name.startswith(("http://", "https://")):
+        options.catalog, options.source, options.name = _card_url(options), "", None
+    elif options.source is None and _is_of_a_catalog(options):
         options.source, options.name = options.name, None
     if options.source is not None:
         return _from_catalog(options)
@@ -104,6 +107,16 @@ def _scope(options: argparse.Namespace, backend: Backend) -> str:
         return ""
     is_own = os.path.dirname(os.path.realpath(backend.path)) == os.path.realpath(user_folder(os.environ))
     return " (all projects; --project puts it into this one only)" if is_own else " (this project)"
+
+
+def _card_url(options: argparse.Namespace) -> str:
+    """`install URL`: the URL of a remote server, or of its card."""
+    from perdure.registry.catalog.catalogs import CARD
+
+    if options.catalog is not None or options.source is not None:
+        raise InvalidEntry("a URL names one server", hint="leave --catalog and --from out")
+    url = str(options.name).rstrip("/")
+    return url if url.endswith(CARD) else url + CARD
 
 
 def _is_of_a_catalog(options: argparse.Namespace) -> bool:

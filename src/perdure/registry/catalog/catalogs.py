@@ -1,7 +1,7 @@
 """Catalogs: what exists, to be searched and installed from. Official registries and tiered catalogs look alike here.
 
 An official one is copied to disk and searched there; when it cannot be reached, the copy answers and its age is
-said. A tiered one is small and asked directly.
+said. A tiered one is small and asked directly. A server card (SEP-2127) is a catalog of one server.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ TOKEN: Final = "PERDURE_CATALOG_TOKEN"
 # How long a search may spend on copying; the next one goes on from there.
 SYNC_S: Final = 15.0
 AMBIGUOUS_SHOWN: Final = 5
+CARD: Final = "/server-card"
+CARD_TYPE: Final = "application/mcp-server-card+json"
 
 
 class Listing(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -78,6 +80,8 @@ def open_catalog(url: str, environ: Mapping[str, str]) -> Catalog:
     """The catalog at a URL; which kind it is, it is asked. Raises RegistryUnavailable, AuthRequired."""
     location = url or environ.get(CATALOG, "") or OFFICIAL_URL
     address = check_address(read_address(location), allows_http(environ))
+    if address.path.endswith(CARD):  # the token is that of a catalog
+        return ServerCard(address, HttpClient(allow_http=allows_http(environ)))
     token = environ.get(TOKEN, "")
     fetcher = HttpClient(token=token, allow_http=allows_http(environ), token_name=TOKEN)
     official = OfficialCatalog(address, fetcher, hashlib.sha256(token.encode()).hexdigest() if token else "")
@@ -260,6 +264,46 @@ class TieredCatalog:
 
     def close(self) -> None:
         self._backend.close()
+
+
+class ServerCard:
+    """The card of one remote server: a part of an official record, so it is read as one."""
+
+    notice = ""
+
+    def __init__(self, address: Address, client: HttpClient) -> None:
+        self._address = address
+        self._client = client
+
+    @property
+    def location(self) -> str:
+        return self._address.shown
+
+    def search(self, words: str, limit: int) -> Results:
+        record = self.lookup("")
+        text = f"{record.name} {record.title} {record.description}".lower()
+        is_match = all(word in text for word in words.lower().split())
+        return Results((_listing(record),)[:limit] if is_match else ())
+
+    def lookup(self, name: str, version: str = "") -> Record:
+        """The server; an empty name stands for whichever it is."""
+        reply = self._client.get(self._address, {"accept": f"{CARD_TYPE}, application/json"})
+        try:
+            record = read_record(reply.json()) if reply.status == 200 else None
+        except (BadRecord, TornReply):
+            record = None
+        if record is None:
+            hint = f"perdure registry install NAME --url {self.location.removesuffix(CARD)}"
+            raise NotInCatalog(f"there is no server card at {self.location}", hint=hint)
+        if (name and name != record.name) or (version and version != record.version):
+            raise NotInCatalog(
+                f"{self.location} is the card of {record.name} {record.version}, not of {name} {version}".rstrip(),
+                entry=name,
+            )
+        return record
+
+    def close(self) -> None:
+        pass
 
 
 def _listing(record: Record) -> Listing:
