@@ -183,6 +183,7 @@ def test_a_program_that_rewrites_the_file_meanwhile_keeps_its_change_and_we_ours
     assert desk.leftovers() == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("client", [CLIENTS["cursor"]], ids=["cursor"])
 def test_many_at_once_and_an_editor_lose_nothing(desk: Desk) -> None:
     """Exports from six registries, each with a server of its own, while another program counts in the file."""

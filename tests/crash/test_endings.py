@@ -38,6 +38,7 @@ def leaver(bed: Bed, times: int, words: str) -> Server:
     return Server("fake", (sys.executable, "-c", LEAVER, count, str(times), words, *fake.argv), fake.ledgers)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("words", ["", PING * 3, "half a line"], ids=["silent", "asking", "cut off"])
 def test_a_server_that_leaves_with_an_answer_on_its_lips_is_started_again(bed: Bed, words: str) -> None:
     client = bed.run(leaver(bed, 3, words), bed.fake(name="other"))

@@ -88,6 +88,7 @@ def test_a_registry_text_is_named_with_its_line_and_ends_neither_a_running_nor_a
     assert client.use_text("fake__echo", {"text": "alive"}) == "alive"
 
 
+@pytest.mark.thorough
 def test_allowed_commands_that_are_not_text_allow_nothing(bed: Bed) -> None:
     command, *args = bed.fake().argv
     own = {"allowedCommands": [Path(command).name, "\ud800"]}
@@ -114,6 +115,7 @@ def test_a_host_starts_on_settings_that_cannot_be_read_and_says_so(bed: Bed) -> 
     assert "perdure.toml, line 2" in text
 
 
+@pytest.mark.thorough
 def test_a_worker_comes_back_although_the_settings_were_broken_meanwhile(bed: Bed) -> None:
     client = bed.run()
     client.use("safe_write", {"path": "a.txt", "content": "1\n"})
@@ -130,6 +132,7 @@ def test_a_worker_comes_back_although_the_settings_were_broken_meanwhile(bed: Be
     assert "version 1" in client.use_text("set_state", {"key": "k", "value": 1})
 
 
+@pytest.mark.thorough
 def test_a_policy_that_cannot_be_read_is_named_with_its_line_before_anyone_writes(bed: Bed) -> None:
     policy = bed.root / "policy.yaml"
     policy.write_text("version: 1\npaths: [\n")

@@ -48,6 +48,7 @@ def crash_again_and_again(client: Client) -> None:
         client.begin_use("bad__die", {"signal": "SIGKILL"})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "misbehave",
     [

@@ -90,6 +90,7 @@ def test_a_killed_host_leaves_a_socket_that_the_next_look_removes(bed: Bed) -> N
     assert not path.exists()
 
 
+@pytest.mark.thorough
 def test_it_answers_again_after_the_host_replaced_itself(bed: Bed) -> None:
     client = bed.run(bed.fake())
     before = ask().report

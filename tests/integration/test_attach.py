@@ -47,6 +47,7 @@ def test_a_stdio_client_works_over_the_serving_process(served: ServeProcess) -> 
         assert (served.workspace / "a").read_text() == "x\n"
 
 
+@pytest.mark.thorough
 def test_several_clients_share_one_worker(served: ServeProcess) -> None:
     with attached(served) as one, attached(served) as other:
         pids = {
@@ -68,6 +69,7 @@ def test_the_client_does_not_notice_a_restart(served: ServeProcess) -> None:
         assert (served.workspace / "log").read_text() == "".join(f"line {n}\n" for n in range(6))
 
 
+@pytest.mark.thorough
 def test_a_session_that_nobody_knows_any_more_is_opened_again(served: ServeProcess) -> None:
     with attached(served) as client:
         served.kill()
@@ -77,6 +79,7 @@ def test_a_session_that_nobody_knows_any_more_is_opened_again(served: ServeProce
         assert not client.call("set_state", {"key": "k", "value": "1"}, timeout=60)["result"].get("isError")
 
 
+@pytest.mark.thorough
 def test_a_home_with_a_long_path_is_no_obstacle(tmp_path: Path) -> None:
     """The path of a socket has room for about 100 bytes."""
     folder = tmp_path / ("long" * 30)
@@ -194,6 +197,7 @@ def test_an_answer_that_was_not_read_is_no_reason_to_make_the_call_again(
     client.close()
 
 
+@pytest.mark.thorough
 def test_an_answer_with_a_very_long_number_is_an_answer(working: ServeProcess, ledger: Path) -> None:
     client = Client(working)
     client.work(1, "digits", digits=5000)
@@ -205,6 +209,7 @@ def test_an_answer_with_a_very_long_number_is_an_answer(working: ServeProcess, l
     client.close()
 
 
+@pytest.mark.thorough
 def test_a_request_with_a_very_long_number_is_answered_although_serve_was_killed(
     working: ServeProcess, ledger: Path
 ) -> None:
@@ -225,6 +230,7 @@ def test_a_request_with_a_very_long_number_is_answered_although_serve_was_killed
 # --- while there is nobody to attach to ---------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_a_request_without_a_serving_process_is_answered(working: ServeProcess) -> None:
     client = Client(working, "--patience", "0.2")
     working.kill()
@@ -239,6 +245,7 @@ def test_a_request_without_a_serving_process_is_answered(working: ServeProcess) 
     client.close()
 
 
+@pytest.mark.thorough
 def test_a_call_that_ran_when_serve_went_for_good_has_an_unknown_outcome(
     working: ServeProcess, ledger: Path
 ) -> None:
@@ -274,6 +281,7 @@ def test_a_serving_process_that_does_not_answer_is_not_waited_for_longer_than_th
     assert "does not answer" in done.stderr
 
 
+@pytest.mark.thorough
 def test_a_workspace_that_is_not_served_is_refused(served: ServeProcess, tmp_path: Path) -> None:
     env = {**os.environ, "PERDURE_HOME": str(served.root / "home")}
     command = [sys.executable, "-P", "-m", "perdure", "attach", "--workspace"]
@@ -287,6 +295,7 @@ def test_a_workspace_that_is_not_served_is_refused(served: ServeProcess, tmp_pat
             client.call("safe_write", {"path": "a", "content": "x\n"})
 
 
+@pytest.mark.thorough
 def test_a_line_that_says_nothing_harms_nobody(served: ServeProcess) -> None:
     path = str(served.root / "home" / "serve" / "attach.sock")
     for first in (

@@ -82,6 +82,7 @@ def test_the_circuit_closes_when_the_server_recovers_and_its_tools_are_announced
     assert client.health()["state"] == "ready"
 
 
+@pytest.mark.thorough
 def test_one_open_circuit_leaves_the_other_servers_alone(bed: Bed) -> None:
     bed.settings(CIRCUIT.format(circuit_s=60))
     client = bed.run(bed.fake("--crash-at-start=100"), bed.fake(name="good"))
@@ -100,6 +101,7 @@ def test_a_command_that_cannot_be_run_opens_the_circuit_and_says_why(bed: Bed) -
     assert client.use("fake__echo")["error"]["code"] == -31098
 
 
+@pytest.mark.thorough
 def test_a_restart_by_hand_closes_an_open_circuit(bed: Bed) -> None:
     bed.settings(CIRCUIT.format(circuit_s=60))
     client = bed.run(bed.fake("--crash-at-start=2"))
@@ -109,6 +111,7 @@ def test_a_restart_by_hand_closes_an_open_circuit(bed: Bed) -> None:
     assert client.row("fake")["circuit"] == "closed"
 
 
+@pytest.mark.thorough
 def test_a_server_that_works_between_its_crashes_never_opens_the_circuit(bed: Bed) -> None:
     bed.settings(CIRCUIT.format(circuit_s=60))
     client = bed.run(bed.fake())
@@ -123,6 +126,7 @@ def test_a_server_that_works_between_its_crashes_never_opens_the_circuit(bed: Be
 # The mounts tool
 
 
+@pytest.mark.thorough
 def test_mounts_lists_every_server(bed: Bed) -> None:
     client = bed.run(bed.fake(name="one"), bed.fake(name="two"))
     client.names()
@@ -144,6 +148,7 @@ def test_restart_replaces_the_process_and_settles_what_it_held(bed: Bed) -> None
     assert client.use_data("fake__whoami")["pid"] != pid
 
 
+@pytest.mark.thorough
 def test_a_disabled_server_is_hidden_refused_and_comes_back(bed: Bed) -> None:
     client = bed.run(bed.fake())
     assert "fake__echo" in client.names()

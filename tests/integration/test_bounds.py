@@ -89,6 +89,7 @@ def test_a_list_that_is_too_long_is_a_failed_start_and_not_a_silence(bed: Bed) -
     assert client.use("fake__echo")["error"]["code"] == -31098
 
 
+@pytest.mark.thorough
 def test_long_frames_pass_both_ways_below_the_bound(bed: Bed) -> None:
     client = bed.run(bed.fake())
     text = "é" * 3_000_000

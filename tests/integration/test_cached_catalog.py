@@ -6,6 +6,8 @@ import json
 import shlex
 from pathlib import Path
 
+import pytest
+
 from testbed import Bed, Server
 
 CHANGED = "notifications/tools/list_changed"
@@ -44,6 +46,7 @@ def test_a_second_session_lists_the_tools_while_the_server_still_starts(bed: Bed
     assert second.notifications == []
 
 
+@pytest.mark.thorough
 def test_a_catalog_that_changed_meanwhile_is_announced(bed: Bed) -> None:
     catalog = bed.root / "catalog.json"
     catalog.write_text(json.dumps({"tools": ["old_tool"]}))
@@ -62,6 +65,7 @@ def test_a_catalog_that_changed_meanwhile_is_announced(bed: Bed) -> None:
     assert "fake__old_tool" not in names
 
 
+@pytest.mark.thorough
 def test_a_2026_client_hears_of_it_on_its_stream(bed: Bed) -> None:
     catalog = bed.root / "catalog.json"
     catalog.write_text(json.dumps({"tools": ["old_tool"]}))
@@ -92,6 +96,7 @@ def test_a_wrapped_server_is_introduced_before_it_is_up(bed: Bed) -> None:
     assert second.use_text("echo", {"text": "hi"}) == "hi"
 
 
+@pytest.mark.thorough
 def test_what_was_learned_under_another_command_is_not_used(bed: Bed) -> None:
     catalog = bed.root / "catalog.json"
     catalog.write_text(json.dumps({"tools": ["special"]}))
@@ -101,6 +106,7 @@ def test_what_was_learned_under_another_command_is_not_used(bed: Bed) -> None:
     assert "fake__special" not in bed.run(bed.fake()).names()
 
 
+@pytest.mark.thorough
 def test_a_broken_cache_is_only_a_slower_start(bed: Bed) -> None:
     fake = bed.fake()
     first = bed.run(fake)

@@ -193,6 +193,7 @@ def test_a_kill_between_two_pages_loses_at_most_a_page(pages: int, tmp_path: Pat
     assert resumed[0] == str(pages * 100)
 
 
+@pytest.mark.thorough
 def test_many_who_copy_at_once_end_up_with_one_whole_copy(tmp_path: Path) -> None:
     with scripted(official(many(500))) as server:
         words = ["registry", "search", "server-499", "--catalog", server.url, "--json"]

@@ -99,6 +99,7 @@ def test_a_terminal_without_the_letters_gets_what_it_can_show(written: Bed, word
         assert json.loads(told.stdout)
 
 
+@pytest.mark.thorough
 def test_a_diff_is_exact_in_a_pipe_and_readable_on_an_ascii_terminal(bed: Bed) -> None:
     client = bed.run()
     client.use("safe_write", {"path": "ünï.txt", "content": "→\n"})

@@ -56,6 +56,7 @@ def test_a_commit_of_a_reserved_file_is_refused(repository: Bed) -> None:
     assert git(bed, "commit", "-am", "y").returncode == 0
 
 
+@pytest.mark.thorough
 def test_the_owner_commits_what_it_has_reserved(repository: Bed) -> None:
     bed = repository
     assert perdure(bed, "guard", "install").returncode == 0
@@ -64,6 +65,7 @@ def test_the_owner_commits_what_it_has_reserved(repository: Bed) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.thorough
 def test_an_existing_hook_keeps_its_lines(repository: Bed) -> None:
     bed = repository
     hook = bed.workspace / ".git" / "hooks" / "pre-commit"

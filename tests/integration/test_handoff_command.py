@@ -79,6 +79,7 @@ def test_yaml_and_a_whole_handoff_are_taken_too(bed: Bed, text: str) -> None:
     assert found["body"].strip() == ("Free text." if "Free" in text else "")
 
 
+@pytest.mark.thorough
 def test_the_free_text_may_come_from_a_file(bed: Bed) -> None:
     (bed.workspace / "body.md").write_text("# More\n")
     write(bed, ENVELOPE, "--body-file", "body.md")
@@ -131,6 +132,7 @@ def test_where_there_is_none_or_no_file_it_says_so(bed: Bed) -> None:
     assert "nowhere.json" in done.stderr
 
 
+@pytest.mark.thorough
 def test_text_of_an_agent_cannot_move_the_cursor(bed: Bed) -> None:
     write(bed, {**ENVELOPE, "summary": "evil \x1b[2J text"})
     assert "\x1b" not in perdure(bed, "handoff", "show").stdout

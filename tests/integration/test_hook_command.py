@@ -135,6 +135,7 @@ def test_a_shell_command_can_be_taken_back(bed: Bed) -> None:
     assert file.read_text() == "KEY=1\n"
 
 
+@pytest.mark.thorough
 def test_a_byte_order_mark_and_odd_letters_are_no_obstacle(bed: Bed) -> None:
     (bed.workspace / "a.txt").write_text("x")
     for name in ("PreToolUse", "PostToolUse"):
@@ -143,6 +144,7 @@ def test_a_byte_order_mark_and_odd_letters_are_no_obstacle(bed: Bed) -> None:
     assert [call[0] for call in calls(bed)] == ["Bash"]
 
 
+@pytest.mark.thorough
 def test_a_turn_for_each_prompt(bed: Bed) -> None:
     for turn in (1, 2):
         journal(bed, event(bed, "UserPromptSubmit", prompt=MARK))
@@ -150,6 +152,7 @@ def test_a_turn_for_each_prompt(bed: Bed) -> None:
     assert [call[2] for call in calls(bed)] == [1, 2]
 
 
+@pytest.mark.thorough
 def test_a_call_that_was_not_permitted_is_over_with_its_batch(bed: Bed) -> None:
     (bed.workspace / "make.sh").write_text("echo x > made.txt\n")
     journal(bed, bash_event(bed, "PreToolUse", "touch refused.txt", "toolu_1"))
@@ -316,6 +319,7 @@ def test_a_store_that_cannot_be_made(bed: Bed) -> None:
     failed_open(bed, done, "")
 
 
+@pytest.mark.thorough
 def test_a_store_that_is_broken(bed: Bed) -> None:
     journal(bed, bash_event(bed, "PreToolUse", "ls"))
     for path in bed.root.rglob("journal.db*"):
@@ -323,6 +327,7 @@ def test_a_store_that_is_broken(bed: Bed) -> None:
     failed_open(bed, hook(bed, "journal", bash_event(bed, "PostToolUse", "ls")), "")
 
 
+@pytest.mark.thorough
 def test_a_disk_that_is_full(bed: Bed) -> None:
     (bed.workspace / "a.txt").write_text("x" * 100_000)
     command = f"ulimit -f 1; exec {shlex.join([*SCRIPT, 'hook', 'journal'])}"
@@ -346,6 +351,7 @@ def test_a_policy_that_cannot_be_read_is_said(bed: Bed) -> None:
     failed_open(bed, hook(bed, "journal", bash_event(bed, "PreToolUse", "ls")), "perdure.toml")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("text", ['[timeline]\nmax_file_mb = "much"\n', "unheard_of = 1\n"])
 def test_a_broken_settings_file_is_said_and_the_change_recorded(bed: Bed, text: str) -> None:
     (bed.workspace / "perdure.toml").write_text(text)

@@ -169,6 +169,7 @@ def test_state_and_policy_of_a_clone_count_in_a_running_host_once_trusted(clone:
     assert again["ok"] is True
 
 
+@pytest.mark.thorough
 def test_the_servers_of_the_users_own_registry_are_used_meanwhile(clone: Clone) -> None:
     bed = clone.bed
     command, *args = bed.fake(name="mine").argv
@@ -337,6 +338,7 @@ def env_names(client: Client, tool: str) -> set[str]:
     return set(client.use_data(tool)["env_names"])
 
 
+@pytest.mark.thorough
 def test_a_mount_gets_the_usual_few_variables_and_those_that_were_named_for_it(bed: Bed) -> None:
     bed.environ |= {"OTHER_SECRET": "s", "FIRST": "1", "SECOND": "2"}
     one, two = bed.fake(name="one"), bed.fake(name="two")
@@ -366,6 +368,7 @@ def test_a_wrapped_server_gets_the_whole_environment(bed: Bed) -> None:
     assert "OTHER_SECRET" in env_names(client, "whoami")
 
 
+@pytest.mark.thorough
 def test_no_tool_forges_trust_where_the_workspace_is_the_users_home(bed: Bed) -> None:
     client = bed.start([*bed.command(), "--workspace", str(bed.root)])
     client.initialize()

@@ -21,6 +21,7 @@ def racers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     made.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("first", KINDS)
 def test_two_calls_at_once_end_as_one_after_the_other(racers: Racers, first: str) -> None:
     seconds = [other for one, other in PAIRS if one == first]

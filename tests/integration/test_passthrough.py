@@ -92,6 +92,7 @@ def test_an_unknown_method_goes_to_the_only_server(bed: Bed) -> None:
     assert client.ask("x/none")["error"]["code"] == -32601
 
 
+@pytest.mark.thorough
 def test_an_unknown_method_between_two_servers_goes_to_the_one_that_is_named(bed: Bed) -> None:
     client = bed.run(bed.fake(name="one"), bed.fake(name="two"))
     assert client.ask("x/echo", {"a": 1})["error"]["code"] == -32601
@@ -118,6 +119,7 @@ def test_the_ids_7_and_text_7_are_two_requests(bed: Bed) -> None:
     assert client.wait(7)["result"]["structuredContent"] == {"text": "number"}
 
 
+@pytest.mark.thorough
 def test_cancelling_7_leaves_text_7_alone(bed: Bed) -> None:
     client = bed.run(bed.fake("--era=handshake"))
     client.names()
@@ -212,6 +214,7 @@ def test_a_server_of_an_old_version_serves_a_new_client(bed: Bed) -> None:
     assert client.version == "2025-11-25"
 
 
+@pytest.mark.thorough
 def test_the_server_sees_who_the_client_is(bed: Bed) -> None:
     for era in ("handshake", "modern"):
         client = bed.run(bed.fake(f"--era={era}"))

@@ -62,6 +62,7 @@ def test_a_replaced_content_is_restored_from_its_blob(client: RawClient, stores:
     assert (stores / "workspace" / "large.txt").read_text() == LARGE
 
 
+@pytest.mark.thorough
 def test_drafts_chunks_scratch_checkpoints_and_handoffs_are_there(client: RawClient, stores: Path) -> None:
     use(client, "chunk_compose", session="chunks", output_path="composed.txt")
     assert (stores / "workspace" / "composed.txt").read_text() == "first chunk\nsecond chunk\n"

@@ -43,6 +43,7 @@ def groups(client: Client) -> dict[str, bool]:
 # --- one session on stdio ----------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("era", ERAS)
 def test_a_group_is_enabled_in_a_core_session_and_disabled_again(bed: Bed, era: Era) -> None:
     client = start(bed, "--profile", "core", era=era)
@@ -63,6 +64,7 @@ def test_a_group_is_enabled_in_a_core_session_and_disabled_again(bed: Bed, era: 
     assert len([note for note in client.notifications if note["method"] == CHANGED]) == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("era", ERAS)
 def test_the_prompts_reach_a_client_of_either_era(bed: Bed, era: Era) -> None:
     client = start(bed, "--profile", "core", era=era)
@@ -78,6 +80,7 @@ def test_a_tool_that_is_not_listed_works_when_it_is_called(bed: Bed) -> None:
     assert lease["status"] == "ok"
 
 
+@pytest.mark.thorough
 def test_the_instructions_name_only_what_is_listed(bed: Bed) -> None:
     for _ in range(2):  # before the worker's first catalog, and with the one that was kept
         client = bed.start([*bed.command(), "--profile", "core"])
@@ -90,6 +93,7 @@ def test_the_instructions_name_only_what_is_listed(bed: Bed) -> None:
         client.close()
 
 
+@pytest.mark.thorough
 def test_what_was_enabled_outlives_the_worker_and_the_host(bed: Bed) -> None:
     client = start(bed, "--profile", "core")
     client.use("tools", choose("enable", "scratch"))
@@ -113,6 +117,7 @@ def test_a_group_that_cannot_be_meant_is_refused_with_the_nearest(bed: Bed) -> N
     assert client.names()[-1] == "once"
 
 
+@pytest.mark.thorough
 def test_an_error_names_the_group_that_helps_while_it_is_not_listed(bed: Bed) -> None:
     client = start(bed, "--profile", "core")
     secret = {"path": "a.env", "content": "TOKEN=ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8\n"}
@@ -132,6 +137,7 @@ def test_an_error_names_the_group_that_helps_while_it_is_not_listed(bed: Bed) ->
     assert enabled_by("set_state", **conflict) is None
 
 
+@pytest.mark.thorough
 def test_a_mounted_server_is_listed_in_every_profile(bed: Bed) -> None:
     client = bed.start([*bed.command(bed.fake()), "--profile", "core"])
     client.initialize()
@@ -142,6 +148,7 @@ def test_a_mounted_server_is_listed_in_every_profile(bed: Bed) -> None:
 # --- settings ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_the_profile_is_a_setting_and_an_option_overrides_it(bed: Bed) -> None:
     (bed.workspace / "perdure.toml").write_text('profile = "core"\n')  # it only hides, so it needs no trust
     assert set(start(bed).names()) == CORE
@@ -199,6 +206,7 @@ def test_a_worker_without_a_host_lists_its_profile(bed: Bed) -> None:
 # --- the command -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_the_command_prints_what_a_profile_lists(bed: Bed) -> None:
     known = told(bed, "tools", "--profile", "core", "--json")
     assert known["profile"] == "core"
@@ -231,6 +239,7 @@ def listed(client: HttpClient) -> set[str]:
     return {tool["name"] for tool in client.request("tools/list").last["result"]["tools"]}
 
 
+@pytest.mark.thorough
 def test_enabling_in_one_session_does_not_change_another(served: ServeProcess) -> None:
     one, two = opened(served), opened(served)
     assert listed(one) == listed(two) == CORE
@@ -251,6 +260,7 @@ def test_enabling_in_one_session_does_not_change_another(served: ServeProcess) -
         stream.leave()
 
 
+@pytest.mark.thorough
 def test_a_2026_client_keeps_what_it_enabled_from_request_to_request(served: ServeProcess) -> None:
     one, two = served.client(), served.client()
     two.name = "other"
@@ -264,6 +274,7 @@ def test_a_2026_client_keeps_what_it_enabled_from_request_to_request(served: Ser
     assert modern(two) == CORE
 
 
+@pytest.mark.thorough
 def test_an_attached_client_has_its_own_profile(served: ServeProcess) -> None:
     env = {**os.environ, "PERDURE_HOME": str(served.root / "home")}
     command = [sys.executable, "-P", "-m", "perdure", "attach"]

@@ -33,6 +33,7 @@ def run(bed: Bed, era: str = "handshake") -> Client:
     return bed.run(era=era)  # type: ignore[arg-type]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("era", ["handshake", "modern"])
 def test_the_enabled_servers_of_the_registry_are_mounted(bed: Bed, era: str) -> None:
     one, off = bed.fake(name="one"), bed.fake(name="off")

@@ -67,6 +67,7 @@ def calls(series: dict[str, float], outcome: str) -> float:
 # --- counting ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_a_tool_that_fails_is_counted_as_an_error_everywhere(served: ServeProcess) -> None:
     client = opened(served)
     assert client.call("read", {"path": "not there"})["isError"]
@@ -90,6 +91,7 @@ def test_a_tool_that_fails_is_counted_as_an_error_everywhere(served: ServeProces
     assert re.search(r"Failed calls in 5 min</dt><dd><a[^>]*>1 \(\d+%\)<", shown)
 
 
+@pytest.mark.thorough
 def test_a_wait_is_no_latency(served: ServeProcess) -> None:
     client = opened(served)
     client.call("get_state", {"key": "k"})
@@ -100,6 +102,7 @@ def test_a_wait_is_no_latency(served: ServeProcess) -> None:
     assert series['perdure_request_seconds_count{method="tools/call"}'] == 1
 
 
+@pytest.mark.thorough
 def test_names_that_clients_choose_do_not_break_the_metrics(served: ServeProcess) -> None:
     client = opened(served)
     for name in ('x"y\nz\\', "a" * 99 + "\\", "b" * 110 + "1", "b" * 110 + "2", "c" * 99 + '"'):
@@ -118,6 +121,7 @@ def test_one_killed_process_is_one_fault(served: ServeProcess) -> None:
     assert metrics(served)["perdure_faults_total"] == 1
 
 
+@pytest.mark.thorough
 def test_the_session_of_the_dashboard_is_not_counted(served: ServeProcess) -> None:
     opened(served)
     connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)
@@ -163,6 +167,7 @@ def _children(pid: int) -> set[str]:
     return set(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
 
 
+@pytest.mark.thorough
 def test_its_files_are_its_owners_alone(served: ServeProcess) -> None:
     opened(served).call("safe_write", {"path": "a", "content": "x\n"})
     folder = served.root / "home" / "serve"
@@ -209,6 +214,7 @@ def test_an_id_beyond_64_bits_is_an_id(served: ServeProcess) -> None:
         assert "result" in answer
 
 
+@pytest.mark.thorough
 def test_a_pipelined_answer_that_was_not_read_is_kept(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     served = ServeProcess(tmp_path, "--mount", "w=" + shlex.join([sys.executable, str(WORK), str(ledger)]))

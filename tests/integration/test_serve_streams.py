@@ -114,6 +114,7 @@ def test_after_a_restart_the_stream_ends_with_what_became_of_the_call(
     assert client.request("ping").last["result"] == {}
 
 
+@pytest.mark.thorough
 def test_a_change_that_was_said_to_nobody_waits_for_the_standing_stream(client: HttpClient) -> None:
     assert "s__echo" in {tool["name"] for tool in client.request("tools/list").last["result"]["tools"]}
     standing = client.begin("GET")

@@ -46,6 +46,7 @@ def test_a_server_of_one_era_serves_clients_of_both(served: ServeProcess, reques
     assert {one["era"] for one in both(served).values()} == {era}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("served", ["handshake"], indirect=True)
 def test_a_server_known_to_speak_only_the_handshake_is_one_process_for_everybody(
     served: ServeProcess,

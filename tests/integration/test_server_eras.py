@@ -29,6 +29,7 @@ def test_a_2026_server_that_does_not_answer_initialize_is_mounted(bed: Bed, era:
     assert client.use_text("fake__echo", {"text": "hello"}) == "hello"
 
 
+@pytest.mark.thorough
 def test_the_next_host_opens_it_in_the_era_that_worked(bed: Bed) -> None:
     server = bed.fake("--era=modern", "--hang-at=initialize")
     bed.settings("[limits]\nera_s = 0.2\n")

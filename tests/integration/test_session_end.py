@@ -50,6 +50,7 @@ def pour(bed: Bed, argv: list[str], data: bytes) -> dict[str, Object]:
     return {frame["id"]: frame for frame in answers}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("delay", ["0", "0.4"])
 def test_frames_poured_into_run_are_all_answered_before_it_exits(bed: Bed, delay: str) -> None:
     data = frames(INITIALIZE, {"method": "notifications/initialized"}, *WORK)
@@ -62,6 +63,7 @@ def test_frames_poured_into_run_are_all_answered_before_it_exits(bed: Bed, delay
     assert answers["read"]["result"]["contents"][0]["uri"] == "fake://a"
 
 
+@pytest.mark.thorough
 def test_frames_of_a_2026_client_are_all_answered_too(bed: Bed) -> None:
     requests = [
         {**request, "params": envelope(request.get("params"))} for request in WORK if request["id"] != "ping"

@@ -89,6 +89,7 @@ def test_the_guides_can_be_read(bed: Bed, tmp_path: Path) -> None:
 POINTS = [name for name in names() if name.startswith("state.")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("point", POINTS)
 def test_a_worker_killed_in_a_commit_leaves_exactly_one_effect(
     bed: Bed, state: str, point: str, tmp_path: Path
@@ -126,6 +127,7 @@ def use_through(client: Client, gate: Path, tool: str, **arguments: Any) -> dict
     return next(_letting_through(client, asked, gate))
 
 
+@pytest.mark.thorough
 def test_a_wait_misses_nothing_where_its_worker_dies_unawares(bed: Bed, tmp_path: Path) -> None:
     """No `after` was given: what counts is when the call was made, not when another worker got it."""
     one, other = (run(bed, str(tmp_path / "state.db")) for _ in range(2))
@@ -205,6 +207,7 @@ def test_limits_are_settings(bed: Bed, tmp_path: Path) -> None:
     assert use(client, "set_state", key="a", value='"123456"')["status"] == "ok"
 
 
+@pytest.mark.thorough
 def test_the_password_of_a_store_is_on_no_command_line(bed: Bed) -> None:
     client = run(bed, "postgresql://nobody:hunter2@127.0.0.1:9/none?connect_timeout=1")
     pid = client.wait_row("perdure", state="ready")["pid"]

@@ -51,6 +51,7 @@ def test_a_running_host_is_shown_with_its_client_and_what_it_does(bed: Bed) -> N
     client.wait(waiting)
 
 
+@pytest.mark.thorough
 def test_what_was_undone_and_redone_is_counted_as_it_is_now(bed: Bed) -> None:
     client = bed.run()
     for text in ("one\n", "two\n", "three\n"):
@@ -78,6 +79,7 @@ def test_a_host_that_hangs_is_shown_and_not_waited_for(bed: Bed) -> None:
     assert "does not answer" in done.stdout
 
 
+@pytest.mark.thorough
 def test_a_broken_mount_is_in_sight(bed: Bed) -> None:
     bed.settings("[mounts]\nbad = ['/no/such/program']\n")
     client = bed.run()
@@ -139,6 +141,7 @@ def test_colour_is_for_terminals_that_want_it(bed: Bed) -> None:
     assert "\x1b[" not in asked_not_to.shown
 
 
+@pytest.mark.thorough
 def test_a_narrow_and_an_ascii_terminal_get_lines_that_fit(bed: Bed) -> None:
     client = bed.run()
     client.use("safe_write", {"path": "a-rather-long-name/" * 5 + "ünïcödé.txt", "content": "x\n"})
@@ -148,6 +151,7 @@ def test_a_narrow_and_an_ascii_terminal_get_lines_that_fit(bed: Bed) -> None:
     assert max(map(len, shown.shown.splitlines())) <= 60
 
 
+@pytest.mark.thorough
 def test_a_name_that_would_move_the_cursor_does_not(bed: Bed) -> None:
     client = bed.run()
     client.use("lease", {"action": "acquire", "name": "evil\x1b[2Jname", "owner": "o\x1b]0;x\x07"})
@@ -185,6 +189,7 @@ def test_a_journal_in_a_folder_that_cannot_be_written_is_read_all_the_same(bed: 
     assert sorted(path.name for path in folder.iterdir()) == before
 
 
+@pytest.mark.thorough
 def test_reading_does_not_wait_for_whoever_holds_the_write_lock(bed: Bed) -> None:
     client = bed.run()
     client.use("safe_write", {"path": "a", "content": "x\n"})

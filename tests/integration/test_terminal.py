@@ -232,6 +232,7 @@ def test_every_listing_is_newest_last_in_local_time_with_the_same_words(
     assert f"sub/a.txt -> log/{'long' * 40}" in shown[0]
 
 
+@pytest.mark.thorough
 def test_on_a_terminal_rows_fit_and_say_how_long_ago(bed: Bed) -> None:
     bed.run().use("safe_write", {"path": "a-rather-long-name/" * 5 + "x.txt", "content": "x\n"})
     shown = Terminal(bed, "journal", columns=80, TZ="Asia/Tokyo", NO_COLOR="1")
@@ -441,6 +442,7 @@ def test_top_keeps_the_process_id_of_a_server_that_has_failed() -> None:
     assert "pid 1234567" in mount_line(mount)[:50]
 
 
+@pytest.mark.thorough
 def test_one_tool_is_called_from_the_terminal(bed: Bed) -> None:
     """The `next:` line of an error is a command."""
 
@@ -461,6 +463,7 @@ def test_one_tool_is_called_from_the_terminal(bed: Bed) -> None:
     assert "write KEY=VALUE" in call("read", "a.txt").stderr
 
 
+@pytest.mark.thorough
 def test_a_mounted_tool_gets_only_the_arguments_that_were_typed(bed: Bed) -> None:
     """Its schema may forbid others, so `--json` adds nothing to the call."""
     schema = {

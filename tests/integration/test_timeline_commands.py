@@ -129,6 +129,7 @@ def test_lines_that_are_too_many_to_count_are_no_empty_column(run: Run, project:
     assert "+? −?" in run("timeline")[1]
 
 
+@pytest.mark.thorough
 def test_a_terminal_groups_calls_by_turn_and_fits_them_into_its_width(bed: Bed) -> None:
     with journal_in(bed) as journal:
         for turn in (1, 2):

@@ -133,6 +133,7 @@ def test_a_workspace_that_was_moved_keeps_its_history_and_a_new_one_at_its_old_p
     assert place.written() == []
 
 
+@pytest.mark.thorough
 def test_a_copy_of_a_workspace_and_a_reused_inode_have_no_history_of_another(
     place: Place, tmp_path: Path
 ) -> None:
@@ -148,6 +149,7 @@ def test_a_copy_of_a_workspace_and_a_reused_inode_have_no_history_of_another(
     assert place.written() == []
 
 
+@pytest.mark.thorough
 def test_the_users_own_settings_keep_the_store_in_the_workspace(place: Place, tmp_path: Path) -> None:
     config = tmp_path / ".config" / "perdure"
     config.mkdir(parents=True)
@@ -190,6 +192,7 @@ def test_a_network_file_system_is_recognized_by_the_mounts() -> None:
     assert type_in(mounts, "/home/user") == "ext4"
 
 
+@pytest.mark.thorough
 def test_two_homes_on_one_workspace_exclude_each_other(place: Place, tmp_path: Path) -> None:
     """As two users, or a container: each has a store of its own, and the lock is on the workspace itself."""
     one, other = place.worker(), place.worker(PERDURE_HOME=str(tmp_path / "other home"))
@@ -264,6 +267,7 @@ def check_taken_over(place: Place, client: RawClient) -> None:
     assert not (place.store / "moving").exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("point", POINTS)
 def test_a_move_that_is_killed_is_finished_by_the_next_start(place: Place, point: str) -> None:
     old = unpack_earlier(place)
@@ -299,6 +303,7 @@ def test_a_store_is_moved_to_another_file_system(tmp_path: Path) -> None:
         shutil.rmtree(home, ignore_errors=True)
 
 
+@pytest.mark.thorough
 def test_a_store_that_a_process_of_an_earlier_version_uses_is_moved_when_that_has_ended(place: Place) -> None:
     old = unpack_earlier(place)
     earlier = apsw.Connection(str(old / "journal.db"))
@@ -313,6 +318,7 @@ def test_a_store_that_a_process_of_an_earlier_version_uses_is_moved_when_that_ha
     assert place.run("verify").returncode == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("planted", ["for everyone", "by a link", "its journal a link", "tracked"])
 def test_a_planted_store_is_neither_used_nor_followed(place: Place, tmp_path: Path, planted: str) -> None:
     old = unpack_earlier(place)
@@ -382,6 +388,7 @@ def test_a_refused_payload_is_kept_where_the_store_was_removed(place: Place) -> 
     assert (place.workspace / "b").read_text() == "two\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["journal.db", "journal.db-wal", "blobs", "lock"])
 def test_a_part_of_the_store_that_is_removed_is_noticed(place: Place, name: str) -> None:
     client = place.worker()
@@ -394,6 +401,7 @@ def test_a_part_of_the_store_that_is_removed_is_noticed(place: Place, name: str)
     assert place.written()[-2:] == ["b", "c"]
 
 
+@pytest.mark.thorough
 def test_an_older_copy_of_the_store_put_in_its_place_is_noticed(place: Place, tmp_path: Path) -> None:
     place.write("a")
     shutil.copytree(place.store, tmp_path / "copy")
@@ -458,6 +466,7 @@ def edit_journal(place: Place, *statements: str) -> None:
     connection.close()
 
 
+@pytest.mark.thorough
 def test_rows_that_were_removed_are_told_after_the_next_write_too(place: Place) -> None:
     client = place.worker()
     for number in range(5):
@@ -472,6 +481,7 @@ def test_rows_that_were_removed_are_told_after_the_next_write_too(place: Place) 
     assert place.written() == ["f0", "f1", "f2", "g", "h"]
 
 
+@pytest.mark.thorough
 def test_rows_removed_beneath_a_running_worker_are_told(place: Place) -> None:
     client = place.worker()
     for number in range(3):
@@ -483,6 +493,7 @@ def test_rows_removed_beneath_a_running_worker_are_told(place: Place) -> None:
     assert (done.returncode, "rows 3 to 3 were there and are gone" in done.stdout) == (1, True)
 
 
+@pytest.mark.thorough
 def test_a_rewritten_history_is_told_although_its_chain_is_whole(place: Place, tmp_path: Path) -> None:
     place.write("a", "one\n")
     forged = Place(tmp_path / "forged")
@@ -497,6 +508,7 @@ def test_a_rewritten_history_is_told_although_its_chain_is_whole(place: Place, t
     assert "row 1 and those before it are not the ones that were written" in done.stdout
 
 
+@pytest.mark.thorough
 def test_verify_compares_before_it_settles_what_was_left_open(place: Place, tmp_path: Path) -> None:
     """Recovery commits, and a commit overwrites the anchor."""
     dying = place.worker(PERDURE_FAULT="commit.decided=kill")
@@ -512,13 +524,12 @@ def test_verify_compares_before_it_settles_what_was_left_open(place: Place, tmp_
 
 
 def test_a_stopped_process_that_holds_the_lock_does_not_hold_up_writers_for_ever(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: Place,
 ) -> None:
     from perdure.present.tool_errors import tool_error
     from perdure.storage.errors import LockTimeout
     from perdure.workspace import writer_lock
 
-    monkeypatch.setattr(writer_lock, "LOCK_S", 0.05)
     holder = subprocess.Popen(
         [sys.executable, "-c", _HOLD, str(place.workspace)], stdout=subprocess.PIPE, stdin=subprocess.PIPE
     )
@@ -527,7 +538,7 @@ def test_a_stopped_process_that_holds_the_lock_does_not_hold_up_writers_for_ever
     os.kill(holder.pid, signal.SIGSTOP)
     root = os.open(place.workspace, os.O_RDONLY)
     try:
-        lock = writer_lock.WriterLock(str(place.workspace.parent / "lock"), [root])
+        lock = writer_lock.WriterLock(str(place.workspace.parent / "lock"), [root], wait_s=0.05)
         with pytest.raises(LockTimeout) as refused:
             lock.take()
         answer = tool_error(refused.value).envelope
