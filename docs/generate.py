@@ -225,7 +225,7 @@ def handoff_schema() -> str:
 
 
 def settings_schema() -> str:
-    from perdure.host.settings import FileSettings
+    from perdure.host.settings_file import FileSettings
 
     return pretty({"$id": "perdure://schema/settings", **_schema(FileSettings)})
 

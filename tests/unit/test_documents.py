@@ -15,7 +15,7 @@ import pytest
 from document_blocks import PAGES, blocks
 from perdure.cli.command_tree import Node, tree
 from perdure.host.serve_options import OAuthFile, ServeFile, ServeLimits
-from perdure.host.settings import FileSettings, Timeouts
+from perdure.host.settings_file import FileSettings, Timeouts
 from perdure.protocol import envelope, faults
 from perdure.protocol.mounts import Limits
 from perdure.storage.state_limits import StateLimits

@@ -11,7 +11,8 @@ import pytest
 
 from perdure.host import serve_settings
 from perdure.host.serve_options import Serving
-from perdure.host.settings import Settings, SettingsError, load, split_command
+from perdure.host.settings import Settings, load
+from perdure.host.settings_file import SettingsError, split_command
 from perdure.protocol.mounts import Limits
 from testbed import trusted
 

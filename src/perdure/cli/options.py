@@ -6,7 +6,8 @@ import argparse
 import os
 import sys
 
-from perdure.host.settings import Settings, SettingsError, load
+from perdure.host.settings import Settings, load
+from perdure.host.settings_file import SettingsError
 from perdure.platform.guardian import MARK as GUARDED
 from perdure.protocol.eras import LOG_LEVELS
 from perdure.protocol.tool_groups import PROFILES

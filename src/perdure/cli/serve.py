@@ -161,7 +161,7 @@ def _not_listening(host: str, port: int, error: OSError | OverflowError) -> str:
 def _serving(options: argparse.Namespace, workspace: str, token: str | None) -> Serving:
     """Exit with 2 and the reason where it cannot be meant, or would let in everybody."""
     from perdure.host.serve_settings import load
-    from perdure.host.settings import SettingsError
+    from perdure.host.settings_file import SettingsError
     from perdure.registry.http.address import is_loopback
 
     try:
@@ -181,7 +181,7 @@ def _serving(options: argparse.Namespace, workspace: str, token: str | None) -> 
 
 
 def _check_url(name: str, url: str, *, allow_http: bool = False) -> None:
-    from perdure.host.settings import SettingsError
+    from perdure.host.settings_file import SettingsError
     from perdure.registry.errors import RegistryError
     from perdure.registry.http.address import check_address, read_address
 
@@ -194,7 +194,7 @@ def _check_url(name: str, url: str, *, allow_http: bool = False) -> None:
 def _check_certificate(certificate: str, key: str | None) -> None:
     import ssl
 
-    from perdure.host.settings import SettingsError
+    from perdure.host.settings_file import SettingsError
 
     try:
         # Without a password: one must not be asked for on a terminal that may not be there.
@@ -207,7 +207,7 @@ def _check_certificate(certificate: str, key: str | None) -> None:
 def _check_oauth(serving: Serving) -> None:
     from importlib.util import find_spec
 
-    from perdure.host.settings import SettingsError
+    from perdure.host.settings_file import SettingsError
     from perdure.registry.http.address import is_loopback
 
     oauth = serving.oauth

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.host.serve_options import ALGORITHMS, OAuth, OAuthFile, ServeFile, ServeLimits, Serving
-from perdure.host.settings import FILE_NAME, SettingsError, read_file, user_file
+from perdure.host.settings_file import FILE_NAME, SettingsError, read_file, user_file
 from perdure.host.workspace_settings import read_workspace_settings
 
 VARIABLES: Final = {

@@ -12,17 +12,16 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
+from perdure.host.settings_file import MOST_BYTES, SURFACES, FileSettings, parse_file, read_file, split_names
+from perdure.protocol.faults import Fault
 from perdure.storage.files.bounded_read import read_bounded
 from perdure.storage.trust import TrustStore, Verdict
 
-if TYPE_CHECKING:
-    from perdure.host.settings import FileSettings
-    from perdure.protocol.faults import Fault
-
+_DEFAULTS: Final = {"surfaces": SURFACES, "tools": ()}
 SHOWING: Final = frozenset({"render", "detail", "profile", "log_level", "log_format"})
 
 
@@ -39,8 +38,6 @@ def read_workspace_settings(
     path: str, user_path: str, user: FileSettings, faults: list[Fault] | None = None
 ) -> WorkspaceSettings:
     """Raises SettingsError for a file that cannot be meant, trusted or not; given `faults`, adds to them instead."""
-    from perdure.host.settings import MOST_BYTES, FileSettings, parse_file, read_file
-
     if path == os.path.realpath(user_path):
         return WorkspaceSettings(path, user, user)
     try:
@@ -77,14 +74,12 @@ def _waiting(written: FileSettings, user: FileSettings, workspace: str) -> list[
 
 
 def _tightens(name: str, written: FileSettings, user: FileSettings, workspace: str) -> bool:
-    from perdure.host.settings import Settings, split_names
-
     match name:
         case "durability":
             return written.durability == "strict"
         case "surfaces" | "tools":
             usual = getattr(user, name)
-            base = split_names(usual) if usual is not None else getattr(Settings(()), name)
+            base = split_names(usual) if usual is not None else _DEFAULTS[name]
             chosen = split_names(getattr(written, name))
             return bool(chosen) and (not base or set(chosen) <= set(base))
         case "policy":

@@ -15,7 +15,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from perdure.host.settings import FILE_NAME, Settings, SettingsError, file_mounts, read_file, user_file
+from perdure.host.settings import Settings
+from perdure.host.settings_file import FILE_NAME, SettingsError, file_mounts, read_file, user_file
 from perdure.protocol.pending_trust import Start, UntrustedFile
 from perdure.registry.location import FILE_NAMES, locate, user_folder
 from perdure.storage.trust import TrustStore, Verdict, sha256
@@ -260,7 +261,7 @@ def _entry_facts(entry: Entry) -> Iterator[str]:
 
 
 def _settings_contents(path: str, content: bytes, environ: Mapping[str, str]) -> Contents:
-    from perdure.host.settings import parse_file
+    from perdure.host.settings_file import parse_file
     from perdure.host.workspace_settings import waiting_keys
     from perdure.registry.redaction import shown_args
 
