@@ -27,7 +27,7 @@ from perdure.serve.exchange import Exchange
 from perdure.serve.http_session import HttpSession
 from perdure.serve.server_pool import ServerPool
 from perdure.serve.store import StoreError
-from perdure.supervise.child import Child
+from perdure.supervise.child import Child, Launch
 
 PATIENCE_S = 5.0
 SLEEP = shutil.which("sleep") or "/bin/sleep"
@@ -119,7 +119,10 @@ class ServeStage:
         self.records = Records()
         self.sessions: list[HttpSession] = []
         self.guardian = Guardian.start()
-        self.board = ServerPool(self.guardian, os.environ, 1 << 20, 1 << 20, start=self._started)
+        self.board = ServerPool(
+            self.guardian, os.environ, 1 << 20, 1 << 20, loop=asyncio.get_running_loop(), start=self._started
+        )
+        self.board.reap_in(asyncio.get_running_loop())
         self._number = 0
 
     @classmethod
@@ -143,7 +146,7 @@ class ServeStage:
         for server in self.servers:
             server.close()
 
-    def _started(self, mount: str, generation: int, argv: Sequence[str], *rest: Any, **more: Any) -> Child:
+    def _started(self, mount: str, generation: int, launch: Launch, *rest: Any, **more: Any) -> Child:
         child_in, our_out = os.pipe()
         our_in, child_out = os.pipe()
         pid = os.posix_spawn(SLEEP, [SLEEP, "60"], {}, setpgroup=0)
@@ -179,9 +182,10 @@ class ServeStage:
             said=lambda *_: None,
             save_catalog=lambda *_: None,
             save_tools=lambda _: None,
+            loop=asyncio.get_running_loop(),
         )
         self.sessions.append(session)
-        session.apply(kernel.start(time.monotonic()))
+        session.runner.start(kernel.start(time.monotonic()))
         return session
 
     def post(self, session: HttpSession, identity: int | str, method: str, params: Any) -> Exchange:

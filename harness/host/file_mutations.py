@@ -364,7 +364,7 @@ def read_all(folder: Folder, rng: random.Random, mutations: int, score: Score) -
 
 
 def _read_host(folder: Folder) -> None:
-    from perdure.host import compose
+    from perdure.host import compose, launch
     from perdure.host.registry_mounts import RegistryMounts
     from perdure.host.settings import load
     from perdure.protocol.faults import Fault
@@ -374,7 +374,7 @@ def _read_host(folder: Folder) -> None:
     if folder.subject.name.startswith("mcp"):
         given["registry"] = str(folder.path)
     settings = load(given, folder.environ, leave_out_faults=True)
-    specs = compose.specs_of(settings)
+    specs = launch.specs_of(settings)
     registry = RegistryMounts(settings, folder.environ, frozenset(specs))
     specs |= registry.specs()
     kernel = compose.new_kernel(

@@ -15,8 +15,8 @@ from hosts import SOON, alive, are_alive, mark, none_left, notes, pids, wait_not
 
 import perdure
 from harness.processes import descriptors, wait_for
-from perdure.host import upgrade
-from perdure.host.upgrade import Capsule, CapsuleError, read_capsule, write_capsule
+from perdure.host import capsule as capsules
+from perdure.host.capsule import Capsule, CapsuleError, read_capsule, write_capsule
 from testbed import Bed, Client, Server
 
 
@@ -348,9 +348,9 @@ def test_settings_that_break_during_an_upgrade_cost_nothing(bed: Bed) -> None:
 @pytest.mark.parametrize(
     ("file", "old", "new"),
     [
-        ("host/loop.py", "from __future__ import annotations", "raise ImportError('half installed')"),
+        ("host/stdio.py", "from __future__ import annotations", "raise ImportError('half installed')"),
         ("kernel/snapshot.py", "SNAPSHOT_VERSION: Final = ", "SNAPSHOT_VERSION: Final = 1000 + "),
-        ("host/upgrade.py", "CAPSULE_VERSION = ", "CAPSULE_VERSION = 1000 + "),
+        ("host/capsule.py", "CAPSULE_VERSION = ", "CAPSULE_VERSION = 1000 + "),
         (
             "kernel/state.py",
             "class State(msgspec.Struct):",
@@ -396,7 +396,7 @@ def test_a_bad_successor_keeps_the_incumbent_and_a_good_one_takes_over(
 def capsule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Capsule:
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
     return Capsule(
-        upgrade.CAPSULE_VERSION, 1, 0, 1, True, b"unread", b"unwritten", 5, 6, "mark", [], b"kernel"
+        capsules.CAPSULE_VERSION, 1, 0, 1, True, b"unread", b"unwritten", 5, 6, "mark", [], b"kernel"
     )
 
 
@@ -472,7 +472,7 @@ def test_an_oversize_capsule_is_refused_and_consumed(
     capsule: Capsule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_capsule(capsule)
-    monkeypatch.setattr(upgrade, "MAX_CAPSULE", 10)
+    monkeypatch.setattr(capsules, "MAX_CAPSULE", 10)
 
     with pytest.raises(CapsuleError, match="too large"):
         read_capsule(path, consume=True)
@@ -486,7 +486,7 @@ def test_a_capsule_written_for_another_process_is_refused(bed: Bed, capsule: Cap
 
     done = subprocess.run(
         bed.command(),
-        env={**bed.environ, "PERDURE_HOME": os.environ["PERDURE_HOME"], upgrade.VARIABLE: path},
+        env={**bed.environ, "PERDURE_HOME": os.environ["PERDURE_HOME"], capsules.RESUME_ENV: path},
         cwd=bed.workspace,
         stdin=subprocess.DEVNULL,
         capture_output=True,

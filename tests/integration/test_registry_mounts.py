@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.host.loop import LOOK_S
+from perdure.host.stdio import LOOK_S
 from testbed import FULL, Bed, Client, Server
 
 SECRET = "sk-Zx9yW8vU7tS6rQ5pO4nM"

@@ -11,8 +11,7 @@ import pytest
 
 from harness.processes import wait_for
 from perdure.platform.guardian import Guardian
-from perdure.supervise import child
-from perdure.supervise.exits import spawn_fault
+from perdure.supervise.child import Launch, spawn_fault, start_child
 from perdure.telemetry import exporter as exporters
 from perdure.telemetry.exporter import Exporter
 
@@ -38,12 +37,15 @@ def test_a_child_runs_in_its_folder_and_the_host_stays_where_it_is(
     monkeypatch.setattr(os, "fchdir", refuse_chdir)
     script = "import os; print(f'{os.getcwd()} {os.getpgid(0) == os.getpid()}')"
 
-    found = child.start("m", 1, [sys.executable, "-c", script], os.environ, str(tmp_path), guardian, 1000)
+    found = start_child(
+        "m", 1, Launch((sys.executable, "-c", script), os.environ, str(tmp_path)), guardian, 1000
+    )
 
     os.set_blocking(found.stdout, True)
     assert os.read(found.stdout, 1000).decode().split() == [str(tmp_path), "True"]
     os.waitpid(found.pid, 0)
-    found.close()
+    found.close_input()
+    found.close_output()
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,7 @@ def test_what_keeps_a_child_from_starting_is_named(
     where = str(tmp_path / folder)
 
     with pytest.raises(OSError, match=r".") as caught:
-        child.start("m", 1, [command], os.environ, where, guardian, 1000)
+        start_child("m", 1, Launch((command,), os.environ, where), guardian, 1000)
 
     assert spawn_fault(1, command, where, caught.value).detail == detail.format(folder=where)
 

@@ -170,8 +170,8 @@ def test_a_guardian_that_dies_is_replaced() -> None:
         stage.board.attach(session, SPEC, 1, gently=False)
         first = stage.guardian.pid
         os.kill(first, signal.SIGKILL)
-        await stage.until(lambda: stage.board.guardian.pid != first)
-        assert stage.board.guardian.mark == stage.guardian.mark
-        os.kill(stage.board.guardian.pid, 0)
+        await stage.until(lambda: stage.board.supervisor.guardian.pid != first)
+        assert stage.board.supervisor.guardian.mark == stage.guardian.mark
+        os.kill(stage.board.supervisor.guardian.pid, 0)
 
     ServeStage.run(test)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,7 +11,6 @@ from perdure.kernel.events import ChildFrame, Event
 from perdure.protocol.eras import META_SUBSCRIPTION
 from perdure.protocol.mounts import MountSpec
 from perdure.serve.shared_server import SHIFT, SharedServer
-from perdure.supervise.child import Child
 
 CHANGED = "notifications/tools/list_changed"
 
@@ -39,7 +38,7 @@ class Shared:
 
     def __init__(self) -> None:
         self.written: list[Any] = []
-        self.process = SharedServer(MountSpec("m"), cast("Child", None), self._write)
+        self.process = SharedServer(MountSpec("m"), lambda _, frame: self._write(frame), lambda *_: None)
         self.one, self.other = Session(1), Session(2)
         for session in (self.one, self.other):
             self.process.join(session, 1)
@@ -52,7 +51,7 @@ class Shared:
         self.process.send(session, 1, msgspec.json.encode(message))
 
     def says(self, **message: Any) -> None:
-        self.process.take(msgspec.json.encode({"jsonrpc": "2.0", **message}))
+        self.process.on_line(msgspec.json.encode({"jsonrpc": "2.0", **message}))
 
 
 @pytest.fixture
@@ -237,4 +236,4 @@ def test_a_session_with_a_new_range_of_ids_hears_everything_once(shared: Shared)
     ],
 )
 def test_no_frame_of_a_server_is_too_odd(shared: Shared, frame: bytes) -> None:
-    shared.process.take(frame)
+    shared.process.on_line(frame)

@@ -77,7 +77,7 @@ def _git(*words: str) -> str:
 def _block() -> str:
     from shlex import join
 
-    from perdure.host.compose import own_command
+    from perdure.host.launch import own_command
 
     return f"{BEGIN}\n{join(own_command('guard', 'check'))} || exit $?\n{END}\n"
 

@@ -81,7 +81,7 @@ def _print_settings(mode: str, client: str) -> int:
         return 2
     from shlex import join
 
-    from perdure.host.compose import own_command
+    from perdure.host.launch import own_command
 
     hook = {"type": "command", "command": join(own_command("hook", "steer"))}
     print(dumps({"hooks": {"PreToolUse": [{"matcher": "|".join(STEERED), "hooks": [hook]}]}}, indent=2))

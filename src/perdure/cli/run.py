@@ -20,7 +20,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    from perdure.host.compose import serve_stdio, specs_of
+    from perdure.host.launch import specs_of
+    from perdure.host.main import serve_stdio
 
     options = parser().parse_args(argv)
     return serve_stdio(lambda: settle(options, "run", leave_out_faults=True), specs_of)

@@ -21,7 +21,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    from perdure.host.compose import serve_stdio, wrapped_spec
+    from perdure.host.launch import wrapped_spec
+    from perdure.host.main import serve_stdio
 
     own, command = _split(argv)
     options = parser().parse_args(own)

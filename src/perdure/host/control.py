@@ -1,8 +1,8 @@
-"""How a running host is asked how it is: a socket of its owner's, answered in the poll loop with one JSON line.
+"""How a running host is asked how it is: a socket of its owner's, answered in the event loop with one JSON line.
 
 Nothing is read from whoever asks, so nobody can hand the host anything to work on: to connect is to ask. Answers
-are bounded, a few askers are served at a time, and one who does not read is let go. The listener stands in the
-poll from the start and costs a call nothing.
+are bounded, a few askers are served at a time, and one who does not read is let go. The listener costs a
+call nothing.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Final
 from perdure.host import presence
 from perdure.platform import sockets
 from perdure.platform.descriptors import set_blocking
-from perdure.platform.polling import READABLE, WRITABLE
 from perdure.supervise.line_io import Outbox
 
 if TYPE_CHECKING:
     from socket import socket
 
     from perdure.kernel.core import Kernel
-    from perdure.platform.polling import Poll
+    from perdure.supervise.event_loop import EventLoop
 
 MOST_ASKERS: Final = 8
 BACKLOG: Final = 16
@@ -45,6 +44,8 @@ def listening() -> socket | None:
 class Control:
     """The listening end. Where none can be opened the host runs all the same, and cannot be asked."""
 
+    _loop: EventLoop
+
     def __init__(self, listener: socket) -> None:
         self.fd = listener.fileno()
         self._listener = listener
@@ -57,23 +58,15 @@ class Control:
         listener = listening()
         return cls(listener) if listener is not None else None
 
-    def watch(self, poll: Poll) -> None:
-        poll.register(self.fd, READABLE)
+    def serve(self, loop: EventLoop, kernel: Kernel) -> None:
+        self._loop = loop
+        loop.add_reader(self.fd, lambda: self._accept(kernel))
 
-    def owns(self, fd: int) -> bool:
-        return fd == self.fd or fd in self._askers
-
-    def ready(self, fd: int, poll: Poll, kernel: Kernel, now: float) -> None:
-        """One step for one descriptor: a new asker, or more of an answer."""
-        if fd == self.fd:
-            self._accept(poll, kernel, now)
-        elif fd in self._askers:
-            self._flush(fd, poll)
-
-    def _accept(self, poll: Poll, kernel: Kernel, now: float) -> None:
+    def _accept(self, kernel: Kernel) -> None:
+        now = self._loop.time()
         for other, (_, until) in list(self._askers.items()):
             if until <= now:
-                self._release(other, poll)
+                self._release(other)
         try:
             connection, _ = self._listener.accept()
         except OSError:
@@ -85,14 +78,14 @@ class Control:
         set_blocking(fd, False)
         outbox = Outbox(fd)
         self._askers[fd] = (outbox, now + PATIENCE_S)
-        poll.register(fd, WRITABLE)
+        self._loop.add_writer(fd, lambda: self._flush(fd))
         try:
             outbox.put_line(self._line(kernel, now))
         except OSError:
-            self._release(fd, poll)
+            self._release(fd)
             return
         if not outbox.size:
-            self._release(fd, poll)
+            self._release(fd)
 
     def _line(self, kernel: Kernel, now: float) -> bytes:
         """Askers in a crowd share an answer, so that no number of them takes the session's time."""
@@ -109,23 +102,23 @@ class Control:
             self._answer, self._answered_at = msgspec.json.encode(said), now
         return self._answer
 
-    def _flush(self, fd: int, poll: Poll) -> None:
+    def _flush(self, fd: int) -> None:
         outbox = self._askers[fd][0]
         try:
             outbox.flush()
         except OSError:
-            self._release(fd, poll)
+            self._release(fd)
             return
         if not outbox.size:
-            self._release(fd, poll)
+            self._release(fd)
 
-    def _release(self, fd: int, poll: Poll) -> None:
-        poll.unregister(fd)
+    def _release(self, fd: int) -> None:
+        self._loop.remove_writer(fd)
         del self._askers[fd]
         os.close(fd)
 
     def close(self) -> None:
-        for fd in self._askers:
-            os.close(fd)
-        self._askers.clear()
+        for fd in list(self._askers):
+            self._release(fd)
+        self._loop.remove_reader(self.fd)
         self._listener.close()

@@ -14,7 +14,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 from socket import SHUT_WR, socket
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import Raw
@@ -27,6 +27,7 @@ from perdure.kernel.state import ForCall, ForPing, InFlight, Invocation
 from perdure.platform import sockets
 from perdure.platform.process_tree import own_process
 from perdure.protocol.frames import members_if_clear
+from perdure.supervise.event_loop import EventLoop
 
 ANSWER_S: Final = 6.0
 MOST_INPUT: Final = 64 * 1024
@@ -34,20 +35,6 @@ MOST_INPUT: Final = 64 * 1024
 _HEAD: Final = b'{"jsonrpc":"2.0","id":'
 
 _Link = tuple[str, int]
-
-
-class EventLoop(Protocol):
-    """As much of an event loop as is needed to wait for the recorder: of asyncio's, or the host's own."""
-
-    def add_reader(self, fd: int, callback: Callable[[], None], /) -> None: ...
-
-    def remove_reader(self, fd: int, /) -> object: ...
-
-    def call_later(self, delay: float, callback: Callable[[], None], /) -> Timer: ...
-
-
-class Timer(Protocol):
-    def cancel(self) -> None: ...
 
 
 class _Annotations(msgspec.Struct, frozen=True):

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from perdure.bridge.target import SIGN_IN_CODE, TARGET_ENV
-from perdure.host.launch import Launch, environment, minimal, mount_spec
-from perdure.host.settings import Settings, load, user_file
+from perdure.host.launch import BUILTIN, builtin_spec, environment, minimal, mount_spec, own_command
+from perdure.host.settings import Settings, load
+from perdure.host.settings_file import user_file
 from perdure.host.workspace_trust import (
     WORKSPACE_FILES,
     registry_place,
@@ -36,6 +37,7 @@ from perdure.protocol.pending_trust import UntrustedFile, untrusted_mount
 from perdure.registry.location import FILE_NAMES, user_folder
 from perdure.storage.trust import TrustStore
 from perdure.storage.user_dirs import private_dir, sign_ins_folder, state_dir, write_private
+from perdure.supervise.child import Launch
 
 if TYPE_CHECKING:
     from perdure.registry.entry import Entry
@@ -186,8 +188,6 @@ class RegistryMounts:
 
     def _renew_worker(self) -> None:
         """The worker reads the same files: where other contents of them are trusted now, it is started anew."""
-        from perdure.host.compose import BUILTIN, builtin_spec
-
         fresh = builtin_spec(self._settings)
         if fresh.mark != self._trust_mark:
             self._trust_mark, self.own = fresh.mark, {BUILTIN: fresh}
@@ -489,8 +489,6 @@ def _shown_command(entry: Entry) -> tuple[str, ...]:
 
 
 def _bridge_command() -> tuple[str, ...]:
-    from perdure.host.compose import own_command
-
     return own_command("bridge")
 
 

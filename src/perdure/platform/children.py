@@ -64,6 +64,16 @@ def signal_group(group: int, number: int) -> bool:
     return True
 
 
+def terminate_group(group: int) -> None:
+    """Ask all of its processes to end in good order."""
+    signal_group(group, signals.TERMINATE)
+
+
+def kill_group(group: int) -> None:
+    """End all of its processes at once."""
+    signal_group(group, signals.KILL)
+
+
 def exit_status(pid: int) -> int | None:
     """The status of a child that ended, or None while it runs. Only the first call after its end gets the status."""
     try:

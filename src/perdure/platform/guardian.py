@@ -15,7 +15,7 @@ import time
 from typing import NoReturn
 
 from perdure.platform import processes, signals
-from perdure.platform.children import signal_group
+from perdure.platform.children import exit_status, kill_group, signal_group, terminate_group
 
 GRACE_S = 0.5
 MARK = "PERDURE_GUARDED"
@@ -50,6 +50,13 @@ class Guardian:
             os.write(self.fd, words)
         except OSError:
             pass  # it died; the host notices by its exit and starts another
+
+    def has_ended(self) -> bool:
+        return exit_status(self.pid) is not None
+
+    def abandon(self) -> None:
+        """It has ended, and another took its place."""
+        os.close(self.fd)
 
     def close(self) -> None:
         """End it in good order. Nothing is registered any more, so it kills nothing."""
@@ -90,12 +97,12 @@ def _watch(reading: int, mark: str) -> NoReturn:
 
 def _end(groups: set[int], mark: str) -> None:
     for group in groups:
-        signal_group(group, signals.TERMINATE)
+        terminate_group(group)
     until = time.monotonic() + GRACE_S
     while any(signal_group(group, 0) for group in groups) and time.monotonic() < until:
         time.sleep(0.01)
     for group in groups:
-        signal_group(group, signals.KILL)
+        kill_group(group)
     end_marked(mark)
 
 

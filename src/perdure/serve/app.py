@@ -15,8 +15,9 @@ import msgspec
 
 from perdure import __version__
 from perdure.host import catalog_cache
-from perdure.host.compose import new_exporter, specs_of, wrapped_spec
+from perdure.host.compose import new_exporter
 from perdure.host.console import Console
+from perdure.host.launch import specs_of, wrapped_spec
 from perdure.host.serve_options import Serving
 from perdure.host.settings import Settings
 from perdure.host.workspace_trust import untrusted_files
@@ -99,9 +100,11 @@ class App:
 
     def start(self, guardian: Guardian) -> None:
         limits = self._settings.limits
+        loop = asyncio.get_running_loop()
         server_pool = ServerPool(
-            guardian, os.environ, limits.frame_bytes, limits.outbox_bytes, self._registries
+            guardian, os.environ, limits.frame_bytes, limits.outbox_bytes, self._registries, loop=loop
         )
+        server_pool.reap_in(loop)
         log = EventLog(os.path.join(private_dir("log"), "events.jsonl"))
         self.sessions = SessionTable(
             self._settings,

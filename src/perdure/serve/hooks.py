@@ -22,7 +22,7 @@ from perdure.hooks.relay import (
     send_request,
     socket_path,
 )
-from perdure.host.compose import own_command
+from perdure.host.launch import own_command
 from perdure.http.server import Request
 from perdure.platform.process_tree import client_process, has_ended
 from perdure.platform.processes import connected_from

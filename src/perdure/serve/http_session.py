@@ -7,18 +7,14 @@ call that is running, and what belongs to none of them to the client's standing 
 What waits for a client that does not read is bounded. Beyond the bound a notification is counted and dropped, and a
 server's question is answered with an error in the client's place. Answers to the client are always kept.
 
-An exception in here is a bug of ours and costs what it happened in, never another session: a client's frame is
-answered with an error, a server is let go of and started anew, and after anything else the session is given up, to be
-taken up from its records by the next request of its client.
+An exception costs what it happened in, never another session (`supervise/kernel_runner.py`). A session that is given up
+is taken up from its records by the next request of its client.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
-import time
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -27,13 +23,9 @@ from msgspec import Raw
 
 from perdure.kernel.core import Kernel
 from perdure.kernel.events import (
-    ChildFrame,
-    ChildLost,
-    ChildNoise,
     ClientFrame,
     Effect,
     Event,
-    Exit,
     Note,
     NotRecorded,
     SaveCatalog,
@@ -41,19 +33,14 @@ from perdure.kernel.events import (
     Spawn,
     Stop,
     Throttle,
-    Tick,
     ToChild,
-    ToClient,
 )
 from perdure.kernel.state import InFlight, Invocation, Overdue
 from perdure.protocol import eras
-from perdure.protocol.faults import Fault
 from perdure.protocol.frames import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
-    Request,
     RequestId,
-    decode,
     decode_id,
     encode_error,
     members,
@@ -65,6 +52,8 @@ from perdure.serve.exchange import Exchange, FrameQueue, LeftStreams, Stream
 from perdure.serve.server_pool import ServerPool
 from perdure.serve.shared_server import SHIFT
 from perdure.serve.store import StoreError
+from perdure.supervise.event_loop import EventLoop
+from perdure.supervise.kernel_runner import KernelRunner, unhandled_error
 
 if TYPE_CHECKING:
     from perdure.host.mount_calls import MountCalls
@@ -75,7 +64,6 @@ _RANGE: Final = 1 << SHIFT
 _HEAD: Final = re.compile(
     rb'\{"jsonrpc":"2\.0",(?:"id":(-?\d+|"(?:[^"\\]|\\.)*"|null),)?"(method|result|error)":'
 )
-_UNKNOWN: Final = {"class": "invariant", "code": "unhandled_frame", "outcome": "unknown", "retry": "never"}
 _CHANGES: Final = frozenset(
     {
         "notifications/tools/list_changed",
@@ -97,7 +85,10 @@ class Records(deliveries.Records, Protocol):
 
 
 class HttpSession:
-    """`new_number` gives a range of ids that nobody else has or had; `said` hears what the kernel notes."""
+    """A shell (`supervise.kernel_runner.Shell`) around the kernel of one client.
+
+    `new_number` gives a range of ids that nobody else has or had; `said` hears what the kernel notes.
+    """
 
     def __init__(
         self,
@@ -112,8 +103,10 @@ class HttpSession:
         said: Callable[[HttpSession, Note], None],
         save_catalog: Callable[[str, bytes], None],
         save_tools: Callable[[SaveTools], None],
+        loop: EventLoop,
     ) -> None:
         self.kernel = kernel
+        self.runner = KernelRunner(kernel, loop, self)
         self.number = new_number()
         self.identity = identity
         self.workspace = workspace
@@ -122,20 +115,16 @@ class HttpSession:
         self.exchanges: dict[RequestId, Exchange] = {}
         name = kernel.state.session.session_id
         self.deliveries = Deliveries(records, name, identity, workspace)
-        self.used_at = time.monotonic()
+        self.used_at = loop.time()
         self.is_over = False
-        self._is_left = False
         self.tracing: Tracing | None = None
-        self.mount_calls: MountCalls | None = None
+        self._mount_calls: MountCalls | None = None
         self._server_pool = server_pool
         self._records = records
         self._said = said
         self._save_catalog = save_catalog
         self._save_tools = save_tools
-        self._events: deque[Event] = deque()
-        self._is_busy = False
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
+        self._loop = loop
         self._kept = FrameQueue(MOST_KEPT)
         self.left = LeftStreams()
         self.standing_stream = Stream(None)
@@ -143,21 +132,16 @@ class HttpSession:
         self._new_number = new_number
         kernel.state.seq = self.number << SHIFT
 
-    # --- as the processes behind it see it ---------------------------------------------------------------------
+    def observe(self, tracing: Tracing | None, mount_calls: MountCalls | None) -> None:
+        """Record what it does, as spans and in the time machine."""
+        self.tracing = self.runner.tracing = tracing
+        self._mount_calls = mount_calls
+        self.runner.hold_back = mount_calls.filter if mount_calls is not None else None
+
+    # --- as the servers behind it see it ---------------------------------------------------------------------
 
     def feed(self, event: Event) -> None:
-        if self._is_left:
-            return
-        self._events.append(event)
-        if self._is_busy:
-            return  # an effect made this event; whoever applies it comes back here
-        self._is_busy = True
-        try:
-            while self._events and not self._is_left:
-                self._handle(self._events.popleft())
-        finally:
-            self._is_busy = False
-            self._set_timer()
+        self.runner.feed(event)
 
     def waits_since(self, mount: str) -> float | None:
         times = [
@@ -167,112 +151,43 @@ class HttpSession:
         ]
         return min(times, default=None)
 
-    def _handle(self, event: Event) -> None:
-        self._trace(event)
-        try:
-            effects = self.kernel.handle(event, time.monotonic())
-        except Exception as error:
-            effects = self._contain(event, error)
-        effects = self._save_calls(effects)
-        effects = self._traced(effects)
-        self._apply(effects if self.mount_calls is None else self.mount_calls.filter(effects))
-        self._save_session()
+    # --- effects of the kernel -------------------------------------------------------------------------------
 
-    def _trace(self, event: Event) -> None:
-        try:
-            if self.tracing is not None:
-                self.tracing.saw(event)
-        except Exception:
-            log.exception("a session is no longer traced")
-            self.tracing = None
+    def send_to_server(self, effect: ToChild) -> None:
+        self._server_pool.send(self, effect.mount, effect.generation, effect.frame)
 
-    def _traced(self, effects: list[Effect]) -> list[Effect]:
-        try:
-            return self.tracing.does(effects) if self.tracing is not None else effects
-        except Exception:
-            log.exception("a session is no longer traced")
-            self.tracing = None
-            return effects
+    def start_server(self, effect: Spawn) -> None:
+        spec = self.kernel.specs[effect.mount]
+        self._server_pool.attach(self, spec, effect.generation, gently=effect.gently)
 
-    def _contain(self, event: Event, error: Exception) -> list[Effect]:
-        """What was decided before the error still holds."""
-        log.error("an event of a session could not be handled: %s", type(event).__name__, exc_info=error)
-        effects = list(self.kernel.out)
-        self.kernel.quarantine("invariant")
-        match event:
-            case ClientFrame(frame):
-                message = decode(frame)
-                if isinstance(message, Request) and message.id not in self.kernel.state.ids:
-                    effects.append(ToClient(_internal_error(message.id)))
-            case ChildFrame(mount, generation) | ChildNoise(mount, generation):
-                fault = Fault("invariant", "unhandled_frame", generation, type(error).__name__)
-                effects.append(Stop(mount, generation))  # other sessions may do well with it
-                self._events.append(ChildLost(mount, generation, fault))
-            case _:
-                self._give_up_session()
-        return effects
+    def stop_server(self, effect: Stop) -> None:
+        self._server_pool.detach(self, effect.mount, effect.generation, force=effect.force)
 
-    def _give_up_session(self) -> None:
-        """Its state cannot be trusted. All that wait are answered; its records stay for whoever takes it up."""
+    def throttle_server(self, effect: Throttle) -> None:
+        self._server_pool.throttle(self, effect.mount, effect.generation, effect.until)
+
+    def note(self, note: Note) -> None:
+        self._said(self, note)
+
+    def save_catalog(self, effect: SaveCatalog) -> None:
+        self._save_catalog(effect.mount, effect.catalog)
+
+    def save_tools(self, effect: SaveTools) -> None:
+        self._save_tools(effect)
+
+    def exit(self) -> None:
+        self.is_over = True
+
+    def abandon(self, error: Exception) -> None:
+        """All that wait are answered; its records stay for whoever takes it up."""
         for identity in list(self.exchanges):
-            self._answer(identity, _internal_error(identity))
+            self._answer(identity, unhandled_error(identity))
         self._server_pool.leave(self)
         self.unload()
-        self._is_left = True
-
-    def apply(self, effects: list[Effect]) -> None:
-        """What the kernel did outside of an event: at its start."""
-        self._is_busy = True
-        try:
-            self._apply(effects)
-        finally:
-            self._is_busy = False
-        self.feed(Tick())
-
-    def _apply(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            try:
-                self._perform(effect)
-            except Exception:
-                log.exception("an effect could not be carried out: %s", type(effect).__name__)
-
-    def perform(self, effect: Effect) -> None:
-        """An effect that was held back."""
-        self._apply([effect])
-
-    def _perform(self, effect: Effect) -> None:
-        match effect:
-            case ToClient(frame):
-                self._to_client(frame)
-            case ToChild(mount, generation):
-                self._server_pool.send(self, mount, generation, effect.frame)
-            case Spawn(mount, generation, gently):
-                self._server_pool.attach(self, self.kernel.specs[mount], generation, gently=gently)
-            case Stop(mount, generation, force):
-                self._server_pool.detach(self, mount, generation, force=force)
-            case SaveCatalog(mount, catalog):
-                self._save_catalog(mount, catalog)
-            case SaveTools():
-                self._save_tools(effect)
-            case Note():
-                self._said(self, effect)
-            case Throttle(mount, generation, until):
-                self._server_pool.throttle(self, mount, generation, until)
-            case Exit():
-                self.is_over = True
-
-    def _set_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        due = self.kernel.next_wake()
-        if due is not None and not self.is_over:
-            wait = max(0.0, due - time.monotonic())
-            self._timer = self._loop.call_later(wait, lambda: self.feed(Tick()))
 
     # --- what must outlive this process --------------------------------------------------------------------------
 
-    def _save_calls(self, effects: list[Effect]) -> list[Effect]:
+    def before_effects(self, effects: list[Effect]) -> list[Effect]:
         """The effects without those that send a call of which no record can be kept."""
         for call in self.kernel.state.calls.values():
             try:
@@ -283,7 +198,7 @@ class HttpSession:
                 effects = [
                     one for one in effects if not (type(one) is ToChild and one.frame.startswith(head))
                 ]
-                self._events.append(NotRecorded(call.seq, str(error)))
+                self.feed(NotRecorded(call.seq, str(error)))
         return effects
 
     def delivered(self, identity: RequestId) -> None:
@@ -295,7 +210,7 @@ class HttpSession:
         for call in lost:
             self.deliveries.take_up(call)
 
-    def _save_session(self) -> None:
+    def after_event(self) -> None:
         session = self.kernel.state.session
         if not session.initialized or self.identity:
             return
@@ -313,7 +228,7 @@ class HttpSession:
 
     def post(self, frame: bytes, exchange: Exchange | None, question: int = 0) -> None:
         """A frame of the client's; where it is a request, with the exchange that waits for its answer."""
-        self.used_at = time.monotonic()
+        self.used_at = self._loop.time()
         if exchange is not None and exchange.id is not None:
             first = self.exchanges.get(exchange.id)
             if first is not None and self.deliveries.question(exchange.id) == question and first.is_left():
@@ -366,6 +281,13 @@ class HttpSession:
             self.deliveries.keep(exchange.id, exchange.frames[-1])
         if exchange.stream is not None and exchange.id is not None:
             self.left.add(exchange)
+            return
+        for frame in exchange.frames:
+            head = _HEAD.match(frame)
+            if head is not None and head[1] is not None and head[2] == b"method":
+                self._put(
+                    self._running(), frame
+                )  # a question that was not read waits for the client's next stream
 
     def sent(self, exchange: Exchange, answer: bytes) -> Callable[[bool], None]:
         """All of it is on its way. What is returned hears whether it arrived: if not, the answer is kept."""
@@ -399,25 +321,19 @@ class HttpSession:
     def end(self) -> None:
         """The client is done, or nobody wants this session any more."""
         self._server_pool.leave(self)
-        self.unload()
-        if not self._is_left and not self._is_busy:
-            self._is_left = True
-            if self.tracing is not None:
-                self.tracing.end()
+        self.stop()
 
     def stop(self) -> None:
-        """We end: what comes of that is for our successor to find out."""
+        """Also where this process ends: what comes of that is for our successor to find out."""
         self.unload()
-        self._is_left = True
         if self.tracing is not None:
             self.tracing.end()
 
     def unload(self) -> None:
-        if self.mount_calls is not None:
-            self.mount_calls.release()
+        if self._mount_calls is not None:
+            self._mount_calls.release()
         self.is_over = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self.runner.stop()
         for exchange in (*self.exchanges.values(), *((self.standing,) if self.standing else ())):
             exchange.close()
 
@@ -428,14 +344,14 @@ class HttpSession:
 
     @property
     def is_idle(self) -> bool:
-        if self._is_left:
+        if self.runner.is_stopped:
             return True
         if self.exchanges or self.standing or self.kernel.state.calls:
             return False
         # What nobody asked for again is found by its record, should somebody still come.
-        return not self.deliveries.undelivered or time.monotonic() - self.used_at > KEEP_S
+        return not self.deliveries.undelivered or self._loop.time() - self.used_at > KEEP_S
 
-    def _to_client(self, frame: bytes) -> None:
+    def send_to_client(self, frame: bytes) -> None:
         head = _HEAD.match(frame)
         assert head is not None  # the kernel wrote it
         if head[2] != b"method":
@@ -492,11 +408,6 @@ class HttpSession:
         question = decode_id(Raw(head[1])) if head is not None and head[1] is not None else None
         if question is not None:
             self.feed(ClientFrame(encode_error(question, INTERNAL_ERROR, "The client does not read.")))
-
-
-def _internal_error(identity: RequestId) -> bytes:
-    message = "An error inside perdure serve. What became of this call is not known; look for its effect."
-    return encode_error(identity, INTERNAL_ERROR, message, _UNKNOWN)
 
 
 def _notice(frame: bytes) -> tuple[str, dict[str, Raw]]:

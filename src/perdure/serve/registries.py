@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from perdure.host.launch import Launch, environment
+from perdure.host.launch import environment
 from perdure.host.registry_mounts import RegistryMounts
 from perdure.host.settings import Settings
 from perdure.kernel.events import Event, SaveTools
@@ -13,7 +13,7 @@ from perdure.kernel.state import KnownTools
 from perdure.protocol.faults import Fault
 from perdure.protocol.mounts import MountSpec
 from perdure.protocol.pending_trust import UntrustedFile
-from perdure.supervise.child import TAIL_BYTES, Child
+from perdure.supervise.child import TAIL_BYTES, Child, Launch
 
 
 class Registries:

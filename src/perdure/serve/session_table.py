@@ -142,7 +142,7 @@ class SessionTable:
             session.feed(Reload())
 
     def _started(self, session: HttpSession) -> None:
-        session.apply(session.kernel.start(time.monotonic()))
+        session.runner.start(session.kernel.start(time.monotonic()))
         for mount in sorted(self._disabled):
             session.feed(Order(mount, "disable"))
 
@@ -182,7 +182,7 @@ class SessionTable:
         self.named[stored.id] = session
         lost = self._store.calls(stored.id)
         session.take_up(lost)
-        session.apply(session.kernel.take_up(stored.session, lost, time.monotonic()))
+        session.runner.start(session.kernel.take_up(stored.session, lost, time.monotonic()))
         for mount in sorted(self._disabled):
             session.feed(Order(mount, "disable"))
         return session
@@ -232,7 +232,7 @@ class SessionTable:
                 made = self._made(name, identity, workspace)
                 lost = self._store.calls(name)
                 made.take_up(lost)
-                made.apply(made.kernel.take_up(made.kernel.state.session, lost, time.monotonic()))
+                made.runner.start(made.kernel.take_up(made.kernel.state.session, lost, time.monotonic()))
                 self.unnamed.setdefault(identity, []).append(made)
 
     # --- what sessions leave -----------------------------------------------------------------------------------
@@ -296,18 +296,20 @@ class SessionTable:
             said=self._said,
             save_catalog=save_catalog,
             save_tools=lambda effect: self._registries.save_tools(workspace, effect),
+            loop=self._loop,
         )
-        session.mount_calls = new_mount_calls(
-            kernel,
-            self.settings,
-            workspace or self.settings.workspaces[0],
-            asyncio.get_running_loop(),
-            session.perform,
-        )
+        tracing = None
         if self._exporter is not None:
             from perdure.telemetry.tracing import Tracing
 
-            session.tracing = Tracing(self._exporter.tell, kernel, {**HTTP})
+            tracing = Tracing(self._exporter.tell, kernel, {**HTTP})
+        place = workspace or self.settings.workspaces[0]
+        session.observe(
+            tracing,
+            new_mount_calls(
+                kernel, self.settings, place, self._loop, lambda effect: session.runner.perform([effect])
+            ),
+        )
         return session
 
     def _of_its_era(self, spec: MountSpec) -> MountSpec:

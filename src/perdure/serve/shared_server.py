@@ -22,16 +22,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Raw
 
-from perdure.kernel.events import ChildFrame, ChildNoise, Event
+from perdure.kernel.events import ChildBacklog, ChildFrame, ChildNoise, Event
 from perdure.protocol.eras import LOG_LEVELS, META_SUBSCRIPTION
-from perdure.protocol.faults import Fault
 from perdure.protocol.frames import (
     INVALID_REQUEST,
     Malformed,
@@ -50,7 +48,8 @@ from perdure.protocol.frames import (
     text_if_clear,
 )
 from perdure.protocol.mounts import MountSpec
-from perdure.supervise.child import Child
+from perdure.supervise.child import Child, Ended
+from perdure.supervise.line_io import Oversize
 
 SHIFT: Final = 24
 LISTS: Final = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
@@ -70,7 +69,7 @@ _REPLY: Final = re.compile(rb'\{"jsonrpc":"2\.0","id":(-?\d+|"(?:[^"\\]|\\.)*"),
 _encode = msgspec.json.encode
 
 
-class Party(Protocol):
+class SessionPort(Protocol):
     """A session as a process behind it sees it."""
 
     number: int
@@ -85,7 +84,7 @@ class Party(Protocol):
 class Waiting(NamedTuple):
     """A session whose `initialize` has no answer yet."""
 
-    party: Party
+    session: SessionPort
     generation: int
     id: RequestId
 
@@ -105,35 +104,29 @@ class Answered(NamedTuple):
     result: Raw
 
 
-class End(NamedTuple):
-    """How the process ended: its exit code, and the last it wrote to standard error."""
-
-    fault: Fault
-    code: int
-    said: str
-
-
 class SharedServer:
-    """`write` sends a frame to the process."""
+    """The listener of a child. `write` sends a frame to it; `on_end` is told when it ended and all it said was heard."""
 
-    def __init__(self, spec: MountSpec, child: Child, write: Callable[[bytes], None]) -> None:
+    child: Child
+
+    def __init__(
+        self,
+        spec: MountSpec,
+        write: Callable[[SharedServer, bytes], None],
+        on_end: Callable[[SharedServer, Ended], None],
+    ) -> None:
         self.spec = spec
-        self.child = child
-        self.users: dict[int, tuple[Party, int]] = {}
+        self.users: dict[int, tuple[SessionPort, int]] = {}
         self.idle_since: float | None = None
         self.is_root_sensitive = False
         self.unclaimed = 0
-        self.end: End | None = None
-        self.last_chunks: deque[bytes] = deque()
-        """What it had written when it ended, as far as it is not with the reader yet."""
         self.is_condemned = False
         """Whether a session found that it does not work, so that it is being killed."""
         self.is_expected_to_end = False
         """Whether the operator restarted or disabled it, so that its end is no fault."""
         self.started_at = time.time()
-        self.is_waiting = False
-        """Whether the rest of its lines is due to be taken in a later round."""
-        self._write = write
+        self._write_frame = write
+        self._on_end = on_end
         self._handshake: NotSent | Sent | Answered = NotSent()
         self._former: dict[int, int] = {}  # numbers that sessions had before, and their numbers now
         self._own_requests = 0
@@ -145,33 +138,35 @@ class SharedServer:
         self._listens: set[int] = set()
         self._asked: dict[RequestId, int] = {}
 
-    def join(self, party: Party, generation: int) -> None:
-        self.users[party.number] = (party, generation)
+    def join(self, session: SessionPort, generation: int) -> None:
+        self.users[session.number] = (session, generation)
         self.idle_since = None
 
-    def part(self, party: Party) -> bool:
+    def part(self, session: SessionPort) -> bool:
         """Whether it was a user at all."""
-        was_user = self.users.pop(party.number, None) is not None
-        numbers = {party.number, *(old for old, new in self._former.items() if new == party.number)}
+        was_user = self.users.pop(session.number, None) is not None
+        numbers = {session.number, *(old for old, new in self._former.items() if new == session.number)}
         if isinstance(self._handshake, Sent):
-            self._handshake.waiting[:] = [one for one in self._handshake.waiting if one.party is not party]
-        if self._levels.pop(party.number, None) is not None:
+            self._handshake.waiting[:] = [
+                one for one in self._handshake.waiting if one.session is not session
+            ]
+        if self._levels.pop(session.number, None) is not None:
             self._tell_level()
         for uri, subscribed in list(self._subscribers.items()):
-            subscribed.discard(party.number)
+            subscribed.discard(session.number)
             if not subscribed:
                 del self._subscribers[uri]
                 self._write(encode_request(self._own_id(), "resources/unsubscribe", _encode({"uri": uri})))
         for identity in [one for one in self._listens if one >> SHIFT in numbers]:
             self._listens.discard(identity)
             self._write(encode_notification("notifications/cancelled", _encode({"requestId": identity})))
-        for question in [one for one, asked in self._asked.items() if asked == party.number]:
+        for question in [one for one, asked in self._asked.items() if asked == session.number]:
             del self._asked[question]
             self._write(encode_error(question, INVALID_REQUEST, "the client that was asked has left"))
         self._asked_lists = {
             one: what for one, what in self._asked_lists.items() if one >> SHIFT not in numbers
         }
-        self._former = {old: new for old, new in self._former.items() if new != party.number}
+        self._former = {old: new for old, new in self._former.items() if new != session.number}
         return was_user
 
     def renumber(self, old: int, new: int) -> None:
@@ -194,7 +189,7 @@ class SharedServer:
         """Of this server, to which no session has answered yet."""
         return len(self._asked)
 
-    def _user(self, number: int) -> tuple[Party, int] | None:
+    def _user(self, number: int) -> tuple[SessionPort, int] | None:
         return self.users.get(self._former.get(number, number))
 
     def _own_id(self) -> int:
@@ -204,23 +199,23 @@ class SharedServer:
 
     # --- from a session to the process ------------------------------------------------------------------------
 
-    def send(self, party: Party, generation: int, frame: bytes) -> None:
+    def send(self, session: SessionPort, generation: int, frame: bytes) -> None:
         """A frame as a kernel wrote it: most go on untouched."""
         found = _SENT.match(frame)
         method = found[2].decode() if found is not None else ""
         identity = int(found[1]) if found is not None and found[1] is not None else 0
         if method == "initialize":
-            self._greet(party, generation, identity, frame)
+            self._greet(session, generation, identity, frame)
         elif method in LISTS and not _has_cursor(frame):
-            self._list(party, generation, identity, method, frame)
+            self._list(session, generation, identity, method, frame)
         elif method == "notifications/initialized":
             if not self._has_begun:
                 self._has_begun = True
                 self._write(frame)
         elif method == "logging/setLevel":
-            self._set_level(party, generation, identity, frame)
+            self._set_level(session, generation, identity, frame)
         elif method in ("resources/subscribe", "resources/unsubscribe"):
-            self._subscribe(party, generation, identity, method, frame)
+            self._subscribe(session, generation, identity, method, frame)
         else:
             if method == "subscriptions/listen":
                 self._listens.add(identity)
@@ -234,30 +229,30 @@ class SharedServer:
                     self._asked.pop(question, None)
             self._write(frame)
 
-    def _greet(self, party: Party, generation: int, identity: int, frame: bytes) -> None:
+    def _greet(self, session: SessionPort, generation: int, identity: int, frame: bytes) -> None:
         match self._handshake:
             case Answered(result):
-                party.feed(ChildFrame(self.spec.name, generation, encode_result(identity, result)))
+                session.feed(ChildFrame(self.spec.name, generation, encode_result(identity, result)))
             case Sent(_, waiting):
-                waiting.append(Waiting(party, generation, identity))
+                waiting.append(Waiting(session, generation, identity))
             case NotSent():
-                self._handshake = Sent(identity, [Waiting(party, generation, identity)])
+                self._handshake = Sent(identity, [Waiting(session, generation, identity)])
                 params = {**_params(frame), "capabilities": Raw(_encode(CAPABILITIES))}
                 self._write(encode_request(identity, "initialize", params))
 
-    def _list(self, party: Party, generation: int, identity: int, method: str, frame: bytes) -> None:
+    def _list(self, session: SessionPort, generation: int, identity: int, method: str, frame: bytes) -> None:
         if (known := self._lists.get(method)) is not None:
-            party.feed(ChildFrame(self.spec.name, generation, encode_result(identity, known)))
+            session.feed(ChildFrame(self.spec.name, generation, encode_result(identity, known)))
             return
         self._asked_lists[identity] = method
         self._write(frame)
 
-    def _set_level(self, party: Party, generation: int, identity: int, frame: bytes) -> None:
+    def _set_level(self, session: SessionPort, generation: int, identity: int, frame: bytes) -> None:
         level = text_if_clear(_params(frame).get("level"))
         if level is None or level not in LOG_LEVELS:
             self._write(frame)
             return
-        self._levels[party.number] = level
+        self._levels[session.number] = level
         self._tell_level(identity)
 
     def _tell_level(self, identity: int | None = None) -> None:
@@ -266,45 +261,55 @@ class SharedServer:
             number = identity if identity is not None else self._own_id()
             self._write(encode_request(number, "logging/setLevel", _encode({"level": wanted})))
 
-    def _subscribe(self, party: Party, generation: int, identity: int, method: str, frame: bytes) -> None:
+    def _subscribe(
+        self, session: SessionPort, generation: int, identity: int, method: str, frame: bytes
+    ) -> None:
         uri = text_if_clear(_params(frame).get("uri"))
         if uri is None:
             self._write(frame)
             return
         numbers = self._subscribers.setdefault(uri, set())
         if method == "resources/subscribe":
-            numbers.add(party.number)
+            numbers.add(session.number)
             self._write(frame)
             return
-        numbers.discard(party.number)
+        numbers.discard(session.number)
         if numbers:  # others still want it
-            party.feed(ChildFrame(self.spec.name, generation, encode_result(identity, b"{}")))
+            session.feed(ChildFrame(self.spec.name, generation, encode_result(identity, b"{}")))
             return
         del self._subscribers[uri]
         self._write(frame)
 
     # --- from the process to sessions ----------------------------------------------------------------------------
 
-    def take(self, frame: bytes) -> bool:
-        """Whether it is an answer: all else comes unasked."""
-        if (found := _ANSWER.match(frame[:256])) is not None:
-            self._answered(int(found[1]), frame)
-            return True
-        match decode(frame):
+    def on_line(self, line: bytes) -> None:
+        if (found := _ANSWER.match(line[:256])) is not None:
+            self._answered(int(found[1]), line)
+            return
+        match decode(line):
             case Response(id=int(identity)) | Malformed(id=int(identity), is_response=True):
-                self._answered(identity, frame)
-                return True
+                self._answered(identity, line)
             case Request() as request:
-                self._question(request, frame)
+                self._question(request, line)
             case Notification() as note:
-                self._notice(note, frame)
+                self._notice(note, line)
             case _:
                 self.unclaimed += 1
-        return False
 
-    def take_noise(self, lines: int, *, oversize: bool = False, head: bytes = b"", tail: bytes = b"") -> None:
-        for party, generation in list(self.users.values()):
-            party.feed(ChildNoise(self.spec.name, generation, lines, oversize, head, tail))
+    def on_noise(self, lines: int, oversize: Oversize | None = None) -> None:
+        head, tail = (oversize.head, oversize.tail) if oversize is not None else (b"", b"")
+        for session, generation in list(self.users.values()):
+            session.feed(ChildNoise(self.spec.name, generation, lines, oversize is not None, head, tail))
+
+    def on_backlog(self, size: int) -> None:
+        for session, generation in list(self.users.values()):
+            session.feed(ChildBacklog(self.spec.name, generation, size))
+
+    def on_exit(self, ended: Ended) -> None:
+        self._on_end(self, ended)
+
+    def _write(self, frame: bytes) -> None:
+        self._write_frame(self, frame)
 
     def _answered(self, identity: int, frame: bytes) -> None:
         if isinstance(self._handshake, Sent) and identity == self._handshake.id:
@@ -320,14 +325,14 @@ class SharedServer:
         message = decode(frame)
         result = message.result if isinstance(message, Response) else None
         self._handshake = Answered(result) if result is not None else NotSent()
-        for party, generation, identity in waiting:
+        for session, generation, identity in waiting:
             if result is not None:
                 answer = encode_result(identity, result)
             elif isinstance(message, Response) and message.error is not None:
                 answer = encode_raw_error(identity, message.error)
             else:  # each kernel finds for itself that its answer cannot be read
                 answer = b'{"jsonrpc":"2.0","id":' + _encode(identity) + b"}"
-            party.feed(ChildFrame(self.spec.name, generation, answer))
+            session.feed(ChildFrame(self.spec.name, generation, answer))
 
     def _keep_list(self, method: str, frame: bytes) -> None:
         message = decode(frame)
@@ -345,8 +350,8 @@ class SharedServer:
             self.is_root_sensitive = True
         waiting = [
             (since, number)
-            for number, (party, _) in self.users.items()
-            if (since := party.waits_since(self.spec.name)) is not None
+            for number, (session, _) in self.users.items()
+            if (since := session.waits_since(self.spec.name)) is not None
         ]
         if not waiting and request.method == "roots/list" and len(self.users) == 1:
             waiting = [(0.0, next(iter(self.users)))]
@@ -384,7 +389,7 @@ class SharedServer:
             for user in list(self.users.values()):
                 self._to(user, frame)
 
-    def _to(self, user: tuple[Party, int] | None, frame: bytes) -> None:
+    def _to(self, user: tuple[SessionPort, int] | None, frame: bytes) -> None:
         if user is None:
             self.unclaimed += 1  # its session has ended, or it belongs to nobody
             return

@@ -1,4 +1,4 @@
-"""One child process: its pipes, its group, and how it is started and ended.
+"""One child process: its pipes, its group, how it is started and why it ended.
 
 What is known of a child are plain numbers (process id, descriptors), which a new host image can take over (law 15).
 """
@@ -6,22 +6,59 @@ What is known of a child are plain numbers (process id, descriptors), which a ne
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
-from perdure.platform import signals
-from perdure.platform.children import lower_priority, signal_group, spawn
-from perdure.platform.descriptors import ATOMIC_BYTES, set_blocking, widen
+from perdure.platform.children import (
+    ending_signal,
+    exit_status,
+    kill_group,
+    lower_priority,
+    spawn,
+    terminate_group,
+)
+from perdure.platform.descriptors import ATOMIC_BYTES, pipe_size, set_blocking, widen
 from perdure.platform.guardian import MARK, Guardian
 from perdure.platform.polling import WRITABLE, wait
-from perdure.supervise.line_io import LineReader, Outbox
+from perdure.protocol.faults import Fault, printable
+from perdure.supervise.event_loop import Timer
+from perdure.supervise.line_io import LineReader, Outbox, Oversize
 
-TERMINATE_S = 1.0
-KILL_S = 3.0
 TAIL_BYTES = 4096
+
+
+class Launch(NamedTuple):
+    """With what a child is started."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+
+
+class Ended(NamedTuple):
+    fault: Fault
+    code: int
+
+
+class ChildListener(Protocol):
+    """The owner of a child, told of what comes from it. `on_exit` is the last call."""
+
+    def on_line(self, line: bytes) -> None: ...
+
+    def on_noise(self, lines: int, oversize: Oversize | None = None) -> None:
+        """Lines that are no frames, or one that was too long."""
+
+    def on_backlog(self, size: int) -> None:
+        """The bytes that wait to be written: said when the bound is passed, in either direction."""
+
+    def on_exit(self, ended: Ended) -> None: ...
 
 
 class Child:
     """A generation as the operating system knows it."""
+
+    listener: ChildListener
 
     def __init__(
         self,
@@ -42,18 +79,54 @@ class Child:
         self.reader = LineReader(limit)
         self.outbox = Outbox(stdin, unwritten)
         self.stderr = stderr
-        self.is_heard = False  # whether what it says there goes on to ours
+        self.echoes_stderr = False
         self.tail = b""
         self.input_open = True
         self.output_open = True
+        # The supervisor's notes.
+        self.is_read = False
+        self.is_written = False
+        self.next_slice: Timer | None = None
         self.quiet_until = 0.0
-        self.broken_at: float | None = None
-        self.stopping: list[tuple[float, int]] = []
+        self.stop_timers: list[Timer] = []
+        self.is_broken = False
         self.backlog_said = 0
+        self.fault: Fault | None = None
+        self.ended: Ended | None = None
+        self.last_chunks: deque[bytes] = deque()
 
-    @property
-    def key(self) -> tuple[str, int]:
-        return (self.mount, self.generation)
+    # --- pipes -----------------------------------------------------------------------------------------------
+
+    def read(self, most: int) -> bytes | None:
+        """None where nothing is there yet, empty at the end."""
+        try:
+            return os.read(self.stdout, most)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+
+    def read_rest(self, chunk: int) -> list[bytes]:
+        """What is in the pipe, and no more than it can hold: a grandchild may go on writing."""
+        chunks: list[bytes] = []
+        left = pipe_size(self.stdout)
+        while left > 0 and (data := self.read(chunk)):
+            left -= len(data)
+            chunks.append(data)
+        return chunks
+
+    def read_stderr(self) -> bool:
+        """Keep the end of its standard error; False at the end of it."""
+        try:
+            data = os.read(self.stderr, 1 << 16)
+        except BlockingIOError:
+            return True
+        except OSError:
+            data = b""
+        self.tail = (self.tail + data)[-TAIL_BYTES:]
+        if self.echoes_stderr:
+            _echo(data)
+        return bool(data)
 
     def close_input(self) -> None:
         if self.input_open:
@@ -65,39 +138,26 @@ class Child:
             self.output_open = False
             os.close(self.stdout)
 
-    def end_by(self, now: float) -> None:
-        """Its input is closed: a process that stays is asked to go, then made to."""
-        self.stopping = [(now + TERMINATE_S, signals.TERMINATE), (now + KILL_S, signals.KILL)]
-
     def close_stderr(self) -> None:
         if self.stderr >= 0:
             os.close(self.stderr)
             self.stderr = -1
 
-    def read_stderr(self) -> bool:
-        """Keep the end of what it says there; False when it says no more."""
-        try:
-            data = os.read(self.stderr, 1 << 16)
-        except BlockingIOError:
-            return True
-        except OSError:
-            data = b""
-        self.tail = (self.tail + data)[-TAIL_BYTES:]
-        if self.is_heard:
-            _say(data)
-        return bool(data)
+    # --- the process -----------------------------------------------------------------------------------------
 
-    def close(self) -> None:
-        self.close_input()
-        self.close_output()
-        self.close_stderr()
+    def exit_status(self) -> int | None:
+        return exit_status(self.pid)
 
-    def signal(self, number: int) -> None:
-        signal_group(self.pid, number)
+    def terminate(self) -> None:
+        terminate_group(self.pid)
+
+    def kill(self) -> None:
+        """All of its group, and also after its own end."""
+        kill_group(self.pid)
 
 
-def _say(data: bytes) -> None:
-    """On our own standard error, as far as somebody reads it: to wait for him would hold up every session."""
+def _echo(data: bytes) -> None:
+    """On our own standard error, as far as it is read: to wait for a reader would hold up every session."""
     try:
         for at in range(0, len(data), ATOMIC_BYTES):
             if not wait(2, WRITABLE, 0):
@@ -107,12 +167,10 @@ def _say(data: bytes) -> None:
         pass
 
 
-def start(
+def start_child(
     mount: str,
     generation: int,
-    argv: Sequence[str],
-    env: Mapping[str, str],
-    cwd: str,
+    launch: Launch,
     guardian: Guardian,
     limit: int,
     *,
@@ -130,8 +188,8 @@ def start(
             opened += os.pipe()
         child_in, our_out, our_in, child_out = opened[:4]
         our_err, child_err = opened[4:] or (-1, -1)
-        env = {**env, MARK: guardian.mark}
-        pid = spawn(argv, env, stdin=child_in, stdout=child_out, stderr=child_err, cwd=cwd)
+        env = {**launch.env, MARK: guardian.mark}
+        pid = spawn(launch.argv, env, stdin=child_in, stdout=child_out, stderr=child_err, cwd=launch.cwd)
     except OSError:
         for fd in opened:
             os.close(fd)
@@ -146,3 +204,18 @@ def start(
     for fd in (our_in, our_out):
         widen(fd)
     return Child(mount, generation, pid, our_out, our_in, limit, stderr=our_err)
+
+
+def spawn_fault(generation: int, command: str, cwd: str, error: OSError) -> Fault:
+    reason = error.strerror or "cannot be run"
+    if cwd and error.filename == cwd:
+        detail, hint = f"the folder {cwd}: {reason}", "check its cwd"
+    else:
+        detail, hint = f"{os.path.basename(command)}: {reason}", "check the command"
+    return Fault("process", "spawn_failed", generation, printable(detail), hint)
+
+
+def exit_fault(generation: int, status: int) -> Fault:
+    if (name := ending_signal(status)) is not None:
+        return Fault("process", "killed", generation, f"ended by {name}")
+    return Fault("process", "exited", generation, f"exit code {os.waitstatus_to_exitcode(status)}")

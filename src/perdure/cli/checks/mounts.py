@@ -16,7 +16,7 @@ import msgspec
 
 from perdure.cli.checks.finding import Finding, Patient, ok
 from perdure.cli.locations import registry_location
-from perdure.host.compose import BUILTIN, own_command
+from perdure.host.launch import BUILTIN, own_command
 from perdure.platform.descriptors import set_blocking
 from perdure.platform.polling import READABLE, wait
 from perdure.registry.backend import open_backend

@@ -12,7 +12,7 @@ from perdure.dash.html import Row, table
 from perdure.dash.times import when
 from perdure.dash.tool_client import ToolFailed
 from perdure.dash.web import Ask, NotThere, Page, Part
-from perdure.host.compose import own_command
+from perdure.host.launch import own_command
 
 HEADS: Final = ("Path", "Mode", "Client", "Agent", "Since", "Until", "Reason", "Actions")
 EMPTY: Final = "No path is reserved. Agents reserve with the tool reserve, people with perdure reserve PATH."
