@@ -42,9 +42,11 @@ lint: $(VENV)/.ready          ## ruff and mypy --strict
 conformance: $(VENV)/.ready   ## the official conformance suite: servers alone and through Perdure, and Perdure as a client
 	$(BIN)/python tests/conformance/suite.py
 
-explore: $(VENV)/.ready       ## 1,000,000 histories of the kernel, the seeded bugs, 2,000 runs of the tree model
+explore: $(VENV)/.ready       ## 1,000,000 histories of the kernel, 100,000 of serve's sessions, the seeded bugs, 2,000 runs of the tree model
 	$(BIN)/python -m harness.kernel --histories 1000000
 	$(BIN)/python -m harness.kernel.mutants
+	$(BIN)/python -m harness.serve --histories 100000
+	$(BIN)/python -m harness.serve --mutants
 	$(BIN)/python -m harness.tree_model --runs 2000 --steps 50
 
 storm: $(VENV)/.ready         ## 1,000 rounds of kill -9 with 8 calls in flight; 20 of perdure serve under 100 sessions

@@ -1,0 +1,3 @@
+from harness.serve.explore import main
+
+raise SystemExit(main())
