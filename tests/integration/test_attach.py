@@ -57,6 +57,16 @@ def test_several_clients_share_one_worker(served: ServeProcess) -> None:
         assert len(pids) == 1
 
 
+def test_a_client_in_another_folder_writes_there(served: ServeProcess) -> None:
+    """One serving process for the sessions of several projects: the entry of `perdure install --shared`."""
+    folder = served.root / "another project"
+    folder.mkdir()
+    with attached(served, "--start", "--workspace", str(folder)) as client:
+        client.call("safe_write", {"path": "a", "content": "x\n"})
+    assert (folder / "a").read_text() == "x\n"
+    assert not (served.workspace / "a").exists()
+
+
 @pytest.mark.thorough
 def test_the_client_does_not_notice_a_restart(served: ServeProcess) -> None:
     with attached(served) as client:

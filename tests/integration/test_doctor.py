@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -372,8 +373,8 @@ def test_a_hook_that_cannot_be_started(bed: Bed) -> None:
     # given hooks of ours that work
     file = Path(bed.environ["HOME"]) / ".claude" / "settings.json"
     assert run_here(bed, "install", "claude-code", "--hooks", "--apply").returncode == 0
-    working = told(bed, "doctor", "--only", "clients")["findings"]
-    assert "the command of 1 hook can be started" in [finding["what"] for finding in working]
+    notes = [finding["what"] for finding in findings(bed, "clients")]
+    assert "the hooks of claude-code can be started, and none of them has run yet" in notes
     # when the program is gone, or is another one
     hooks = file.read_text()
     for program, reason in (
@@ -385,6 +386,22 @@ def test_a_hook_that_cannot_be_started(bed: Bed) -> None:
         (found,) = [one for one in findings(bed, "clients", code=1) if one["level"] == "error"]
         assert found["what"] == f"the hook in {file} cannot be started: {reason}"
         assert found["todo"] == "`perdure install claude-code --hooks --apply`"
+
+
+def test_a_hook_that_has_run_is_told(bed: Bed) -> None:
+    assert run_here(bed, "install", "claude-code", "--hooks", "--apply").returncode == 0
+    payload = {"hook_event_name": "SessionEnd", "session_id": "s", "cwd": str(bed.workspace)}
+    hook = subprocess.run(
+        [*SCRIPT, "hook", "journal", "--client", "claude-code"],
+        input=json.dumps(payload).encode(),
+        env=bed.environ,
+        cwd=bed.workspace,
+        timeout=60,
+        check=True,
+    )
+    assert hook.returncode == 0
+    shown = [finding["what"] for finding in told(bed, "doctor", "--only", "clients")["findings"]]
+    assert any(re.fullmatch(r"a hook of claude-code ran \d+s ago", what) for what in shown), shown
 
 
 def test_a_check_that_fails_does_not_keep_the_others_from_being_made(bed: Bed) -> None:

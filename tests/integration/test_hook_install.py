@@ -1,4 +1,4 @@
-"""`perdure install CLIENT --hooks` and `perdure uninstall CLIENT` on the files of each client."""
+"""`perdure install CLIENT… --hooks` and `perdure uninstall CLIENT…` on the files of each client."""
 
 from __future__ import annotations
 
@@ -83,11 +83,12 @@ def test_hooks_come_and_go_and_the_file_is_what_it_was(home: Home, client: str, 
         file.write_text(text)
     before = home.tree()
 
-    done = home.report("install", client, "--hooks", "--apply")
+    done = home.report("install", client, "--hooks", "--apply")["settings"]
     assert (done["action"], done["file"]) == ("added", str(file))
     written = file.read_bytes()
     again = home.report("install", client, "--hooks", "--apply")
-    assert (again["action"], again["changed"], file.read_bytes()) == ("unchanged", False, written)
+    assert (again["action"], again["settings"]["action"]) == ("unchanged", "unchanged")
+    assert file.read_bytes() == written
     if text == MINE:
         assert b"say done" in written
         assert b"// my own" in written
@@ -102,7 +103,8 @@ def test_hooks_come_and_go_and_the_file_is_what_it_was(home: Home, client: str, 
 def test_what_is_printed_is_what_is_written(home: Home, client: str) -> None:
     printed = json.loads(home("hook", "settings", "journal", "--client", client))
     home("install", client, "--hooks", "--apply")
-    assert json.loads(home.file(client).read_text()) == printed
+    written = json.loads(home.file(client).read_text())
+    assert {key: written[key] for key in printed} == printed
     commands = {
         hook["command"]
         for entries in printed["hooks"].values()
@@ -156,11 +158,12 @@ def test_a_server_and_hooks_in_one_file_go_together_after_an_edit(home: Home) ->
 
 
 def test_a_named_workspace_and_a_named_file(home: Home) -> None:
-    file, workspace = home.root / "hooks.json", home.root / "work"
+    file, workspace = home.root / "gemini.json", home.root / "work"
     workspace.mkdir()
-    home("install", "codex", "--hooks", "--file", str(file), "--workspace", str(workspace), "--apply")
-    assert f"hook journal --client codex --workspace {workspace}" in file.read_text()
-    home("uninstall", "codex", "--file", str(file), "--apply")
+    home("install", "gemini", "--hooks", "--file", str(file), "--workspace", str(workspace), "--apply")
+    assert f"hook journal --client gemini --workspace {workspace}" in file.read_text()
+    assert "mcpServers" in file.read_text()
+    home("uninstall", "gemini", "--file", str(file), "--apply")
     assert not file.exists()
 
 
@@ -180,8 +183,11 @@ def test_hooks_of_a_project(home: Home) -> None:
     "words",
     [
         ("zed", "--hooks"),
-        ("codex", "--hooks", "--profile", "core"),
+        ("codex", "--hooks", "--file", "hooks.json"),
+        ("codex", "cursor", "--file", "one.json"),
+        ("codex", "--all"),
         ("codex", "--hooks", "--workspace", "no"),
+        ("--apply",),
     ],
 )
 def test_what_cannot_be_meant_is_a_usage_error(home: Home, words: tuple[str, ...]) -> None:

@@ -160,15 +160,15 @@ def test_install_writes_the_address_of_the_running_server_and_uninstall_takes_it
     assert len(hooks["Stop"]) == 2
     # a second time changes nothing, and the command form replaces it
     again = json.loads(perdure(bed, "install", "claude-code", "--hooks", "--shared", "--json").stdout)
-    assert again["action"] == "unchanged"
+    assert (again["action"], again["settings"]["action"]) == ("unchanged", "unchanged")
     perdure(bed, "install", "claude-code", "--hooks", "--apply")
     assert "/hooks/claude-code" not in file.read_text()
     perdure(bed, "uninstall", "claude-code", "--apply")
     assert file.read_text() == before
 
 
-def test_without_a_server_nothing_is_written(bed: Bed) -> None:
+def test_without_a_server_hooks_are_posted_to_where_one_will_be_started(bed: Bed) -> None:
     done = perdure(bed, "install", "claude-code", "--hooks", "--shared", "--apply")
-    assert done.returncode == 2
-    assert "no perdure serve is running" in done.stderr
-    assert perdure(bed, "install", "codex", "--hooks", "--shared").returncode == 2
+    assert done.returncode == 0, done.stderr
+    hooks = json.loads((bed.root / ".claude" / "settings.json").read_text())["hooks"]
+    assert hooks["Stop"][0]["hooks"][0]["url"] == "http://127.0.0.1:8765/hooks/claude-code"

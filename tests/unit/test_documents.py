@@ -141,7 +141,7 @@ NOT_RUN = {
     ],
     "how-to/trace-with-opentelemetry.md": ["needs a package index and a collector"],
     "how-to/upgrade.md": ["needs a package index"],
-    "how-to/use-perdure-in-your-client.md": ["needs the client"],
+    "how-to/install-in-every-agent.md": ["needs the client"],
     "how-to/use-postgresql.md": ["needs a database administrator", "needs a package index"],
 }
 

@@ -52,7 +52,11 @@ def parser() -> argparse.ArgumentParser:
         "attach",
         "stdio for a client that speaks nothing else, connected to a running perdure serve.",
     )
-    parser.add_argument("--start", action="store_true", help="start perdure serve if none is running")
+    parser.add_argument(
+        "--start",
+        action="store_true",
+        help="start perdure serve if none is running, and let it open the workspace if it does not serve it yet",
+    )
     parser.add_argument(
         "--workspace",
         default="",
@@ -239,6 +243,7 @@ class Attached:
                 "workspace": self._workspace,
                 "profile": self._profile,
                 "confirms": True,
+                "opens": self._start,
                 "process": self._process,
             }
             line.sendall(dumps(hello).encode() + b"\n")

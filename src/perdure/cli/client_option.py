@@ -23,14 +23,31 @@ PROGRAMS = {
 }  # fmt: skip
 
 
-def add_client(parser: argparse.ArgumentParser, *, is_optional: bool = False) -> None:
+class _Choices(tuple[str, ...]):
+    """Some versions of argparse compare the empty list of `nargs="*"` with the choices, too."""
+
+    def __contains__(self, value: object) -> bool:
+        return value == [] or super().__contains__(value)
+
+
+def add_client(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("client", metavar="CLIENT", choices=NAMES, help=", ".join(NAMES))
+    _add_place(parser)
+
+
+def add_clients(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "client",
+        "clients",
         metavar="CLIENT",
-        choices=NAMES,
-        nargs="?" if is_optional else None,
-        help=", ".join(NAMES) + ("; without one, the clients found on this machine" if is_optional else ""),
+        choices=_Choices(NAMES),
+        nargs="*",
+        help=", ".join(NAMES) + "; without one, the clients found on this machine",
     )
+    parser.add_argument("--all", action="store_true", help="every client found on this machine")
+    _add_place(parser)
+
+
+def _add_place(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--file", metavar="F", help="the client's config file (default: this user's)")
     where.add_argument("--project", action="store_true", help="use the client's file in this project")
@@ -45,10 +62,31 @@ def add_apply(parser: argparse.ArgumentParser) -> None:
 
 def chosen(options: argparse.Namespace) -> tuple[Client, str]:
     """The client and its file. Exits with 2 where there is none."""
+    from perdure.registry.clients.table import CLIENTS
+
+    return _file_of(CLIENTS[options.client], options)
+
+
+def chosen_clients(command: argparse.ArgumentParser, options: argparse.Namespace) -> list[tuple[Client, str]]:
+    """The named clients, or all of this machine, each with its file. Exits with 2 where that cannot be meant."""
     from perdure.registry.clients import locations
     from perdure.registry.clients.table import CLIENTS
 
-    client = CLIENTS[options.client]
+    if options.all and options.clients:
+        command.error("--all, or the names of clients")
+    names = dict.fromkeys(options.clients)
+    if options.all:
+        names = dict.fromkeys(client.name for client, _ in found_clients())
+        if options.project:
+            names = {name: None for name in names if locations.project_file(name, os.getcwd())}
+    if options.file is not None and len(names) > 1:
+        command.error("--file is the file of one client")
+    return [_file_of(CLIENTS[name], options) for name in names]
+
+
+def _file_of(client: Client, options: argparse.Namespace) -> tuple[Client, str]:
+    from perdure.registry.clients import locations
+
     if options.file is not None:
         return client, os.path.expanduser(options.file)
     if not options.project:
@@ -60,13 +98,21 @@ def chosen(options: argparse.Namespace) -> tuple[Client, str]:
     return client, path
 
 
-def hooks_file_of(client: Client, *, is_project: bool) -> str | None:
-    """The file that holds the client's hooks, the user's or the project's; None where it has no hooks."""
+def settings_file_of(client: Client, options: argparse.Namespace) -> str | None:
+    """The file that holds the client's hooks and permissions; None where it has none. `--file` names it only for a client
+    that keeps them beside its servers."""
     from perdure.registry.clients import locations
 
-    if is_project:
-        return locations.project_hooks_file(client.name, os.getcwd())
-    return locations.hooks_file(client.name, os.environ)
+    folder = os.getcwd()
+    if options.project:
+        path = locations.project_hooks_file(client.name, folder)
+        server_path = locations.project_file(client.name, folder)
+    else:
+        path = locations.hooks_file(client.name, os.environ)
+        server_path = locations.user_file(client.name, os.environ)
+    if options.file is None:
+        return path
+    return os.path.expanduser(options.file) if path == server_path else None
 
 
 def found_clients() -> list[tuple[Client, str]]:

@@ -10,7 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from perdure.cli.workspace import find_project
-from perdure.hooks.clients import read_event, reply
+from perdure.hooks.clients import read_event, reply, sender
+from perdure.hooks.last_run import note_run
 from perdure.hooks.relay import RelayError, find_client
 from perdure.storage.workspace_store import is_known
 from perdure.workspace.timeline.event import HookAnswer, HookEvent
@@ -38,6 +39,7 @@ def record(hook: bytes, client: str | None, workspace: str | None, *, tell: Call
     event = read_event(payload, client, os.environ)
     if event is None or not event.may_change_files:
         return ""
+    note_run(client or sender(payload))
     event = msgspec.structs.replace(event, process=find_client())
     place = find_project(workspace, event.project, event.cwd)
     if workspace is None and _is_too_wide(place):

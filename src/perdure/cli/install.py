@@ -1,145 +1,126 @@
-"""`perdure install CLIENT`: Perdure's own entry in a client's config file, or its hooks. `perdure uninstall` takes both
-out again."""
+"""`perdure install CLIENT…`: Perdure in a client's config files: the entry that starts it, permissions for the tools that
+only read, and with `--hooks` its hooks. `perdure uninstall` takes all of it out again."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from perdure.cli.client_option import (
-    NAMES,
-    add_apply,
-    add_client,
-    chosen,
-    found_clients,
-    hooks_file_of,
-)
-from perdure.cli.parser import Parser
+from perdure.cli.client_option import NAMES, found_clients, settings_file_of
+from perdure.cli.client_report import ClientReport, change_clients, clients_parser, titles
 from perdure.cli.screen import Screen, clean, column, home, print_table
 from perdure.hooks.relay import CLIENTS as HOOK_CLIENTS
 from perdure.protocol.tool_groups import PROFILES
 
 if TYPE_CHECKING:
-    from perdure.registry.clients.install import Report
     from perdure.registry.clients.table import Client
 
-NAME: Final = "perdure"
-CONFLICT: Final = 3
 POSTING: Final = "claude-code"
 """The client that can post its hooks to an address."""
-TOLD: Final = {
-    "added": "added",
-    "updated": "updated",
-    "unchanged": "is there already",
-    "restored": "taken out: the file is what it was before, byte for byte",
-    "removed": "taken out",
-    "absent": "is not there",
-    "conflict": "left alone",
-}
 
 
 def parser() -> argparse.ArgumentParser:
-    found = parser_of("install", "Write an entry that starts Perdure into a client's config file.")
-    found.add_argument(
+    parser = clients_parser(
+        "install",
+        "Write an entry that starts Perdure into clients' config files, and permissions for its tools that only read.",
+    )
+    parser.add_argument(
         "--hooks",
         action="store_true",
-        help="write hooks that record every change by the client's own tools instead; for "
+        help="also write hooks that record every change by the client's own tools; for "
         + ", ".join(HOOK_CLIENTS),
     )
-    found.add_argument(
+    parser.add_argument(
         "--shared",
         action="store_true",
-        help="with --hooks: the client posts its hooks to the running perdure serve, without a process for each; for "
-        "claude-code",
+        help="attach to one perdure serve, which is started when needed: one set of servers for all sessions. Claude "
+        "Code posts its hooks to it, without a process for each",
     )
-    found.add_argument(
+    parser.add_argument(
         "--workspace",
         metavar="DIR",
         help="where files may be written (default: the client's project, or here where it has none)",
     )
-    found.add_argument(
+    parser.add_argument(
         "--profile",
         choices=PROFILES,
         help="which tools are listed (default: core, or full for a client that searches tools; see perdure tools)",
     )
-    return found
+    return parser
 
 
 def main(argv: list[str]) -> int:
     command = parser()
     options = command.parse_args(argv)
-    if options.client is None:
+    if not options.clients and not options.all:
         return list_clients(command, options)
-    if options.shared and not options.hooks:
-        command.error("--shared is for --hooks")
-    client, path = chosen(options)
+    workspace = os.path.realpath(options.workspace or ".")
+    if not os.path.isdir(workspace):
+        command.error(f"--workspace {options.workspace}: not a directory")
+    if options.hooks and options.clients:
+        _check_hooks(command, options)
 
-    from perdure.registry.errors import RegistryError
+    def change(client: Client, path: str) -> ClientReport:
+        return _install(client, path, workspace, options)
 
-    try:
-        report = (_install_hooks if options.hooks else _install)(command, client, path, options)
-    except RegistryError as error:
-        return refused(error, command.prog, options.json)
-    if options.json:
-        print(msgspec.json.encode(report).decode())
-    else:
-        print_report(report, "hooks" if options.hooks else NAME)
-        print_next(report, _next_step(client, is_hooks=options.hooks))
-    return CONFLICT if report.action == "conflict" else 0
+    def next_step(clients: list[Client]) -> str:
+        return _next_step(clients, has_hooks=options.hooks)
+
+    return change_clients(command, options, change, next_step)
 
 
-def _install(
-    command: argparse.ArgumentParser, client: Client, path: str, options: argparse.Namespace
-) -> Report:
+def _check_hooks(command: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    from perdure.registry.clients.table import CLIENTS
+
+    if not set(options.clients) & set(HOOK_CLIENTS):
+        command.error(f"{titles([CLIENTS[options.clients[0]]])} has no hooks, only {', '.join(HOOK_CLIENTS)}")
+    if options.file and not settings_file_of(CLIENTS[options.clients[0]], options):
+        command.error("--file names the file of the servers, and this client keeps its hooks in another one")
+
+
+def _install(client: Client, path: str, workspace: str, options: argparse.Namespace) -> ClientReport:
     from perdure.registry.clients import install
 
     fields = install.own_fields(
         client,
         install.running_words(),
-        _workspace(command, options),
+        workspace,
         is_chosen=options.workspace is not None,
         profile=options.profile,
+        is_shared=options.shared,
     )
-    return install.install(client, path, fields, apply=options.apply)
+    server = install.install(client, path, fields, apply=options.apply)
+    settings_path = settings_file_of(client, options)
+    has_hooks = options.hooks and client.name in HOOK_CLIENTS
+    label = install.settings_label(client, has_hooks=has_hooks)
+    if settings_path is None or not label:
+        return ClientReport(server)
+    hooks: Mapping[str, Any] | None = None
+    preset: Mapping[str, Any] = {}
+    if has_hooks:
+        address = hook_address() if options.shared and client.name == POSTING else None
+        hooks, preset = hook_entries(client.name, workspace if options.workspace else None, address)
+    settings = install.install_settings(client, settings_path, hooks, preset, apply=options.apply)
+    return ClientReport(server, settings, label)
 
 
-def _install_hooks(
-    command: argparse.ArgumentParser, client: Client, path: str, options: argparse.Namespace
-) -> Report:
-    from perdure.registry.clients import install
-
-    hooks_path = hooks_file_of(client, is_project=options.project)
-    if hooks_path is None:
-        command.error(f"{client.title}: there are no hooks for it, only for {', '.join(HOOK_CLIENTS)}")
-    if options.profile is not None:
-        command.error("--profile is for the entry that starts Perdure, not for --hooks")
-    workspace = _workspace(command, options) if options.workspace is not None else None
-    address = _hook_address(command, client) if options.shared else None
-    entries, preset = hook_entries(client.name, workspace, address)
-    file = path if options.file else hooks_path
-    return install.install_hooks(client, file, entries, preset, apply=options.apply)
-
-
-def _hook_address(command: argparse.ArgumentParser, client: Client) -> str:
-    """Where the running `perdure serve` takes the client's hooks."""
+def hook_address() -> str:
+    """Where Claude Code posts its hooks: to the running `perdure serve`, or to where `attach --start` starts one."""
     from urllib.parse import urlsplit
 
     from perdure.cli.asking import ask_all
     from perdure.host import presence
+    from perdure.host.serve_options import Serving
 
-    if client.name != POSTING:
-        command.error(f"--shared: {client.title} cannot post its hooks, only {POSTING} can")
     serving = [host for host in presence.running() if host.kind == "serve"]
     reports = [asked.report for asked in ask_all(serving) if asked.report is not None]
-    if not reports:
-        command.error("--shared: no perdure serve is running; start one, or leave --shared out")
-    address = urlsplit(reports[0]["address"])
-    return f"{address.scheme}://{address.netloc}/hooks/{client.name}"
+    default = Serving()
+    address = urlsplit(reports[0]["address"] if reports else f"http://{default.host}:{default.port}/")
+    return f"{address.scheme}://{address.netloc}/hooks/{POSTING}"
 
 
 def hook_entries(
@@ -158,92 +139,59 @@ def hook_entries(
     ), module.PRESET
 
 
-def _workspace(command: argparse.ArgumentParser, options: argparse.Namespace) -> str:
-    workspace = os.path.realpath(options.workspace or ".")
-    if not os.path.isdir(workspace):
-        command.error(f"--workspace {options.workspace}: not a directory")
-    return workspace
-
-
-def _next_step(client: Client, *, is_hooks: bool) -> str:
-    if not is_hooks:
-        return f"restart {client.title}, then ask it which tools perdure has. `perdure journal` shows what it writes."
-    if client.name == "codex":
-        return "start Codex and trust the new hooks: /hooks. It runs none before that."
-    return f"restart {client.title}. `perdure journal` shows every change that it makes."
+def _next_step(clients: list[Client], *, has_hooks: bool) -> str:
+    step = f"restart {titles(clients)}, then ask for the tools of perdure. `perdure journal` shows what is written."
+    if has_hooks and any(client.name == "codex" for client in clients):
+        step += " In Codex, trust the new hooks: /hooks. It runs none before that."
+    return step
 
 
 def list_clients(command: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    """The clients of this machine, what each has of Perdure and what `perdure install` would add."""
     if options.apply or options.file or options.project:
-        command.error(f"which CLIENT? One of {', '.join(NAMES)}")
-    return _list_clients(options.json)
-
-
-def _list_clients(as_json: bool) -> int:
-    """The clients of this machine, and whether each has Perdure."""
-    from perdure.registry.clients import install
-    from perdure.registry.errors import RegistryError
-
-    rows = []
-    for client, path in found_clients():
-        try:
-            fields = install.own_fields(client, install.running_words(), os.path.realpath("."))
-            action = install.install(client, path, fields, apply=False).action
-            state = {"added": "no", "unchanged": "yes"}.get(action, "another entry")
-        except RegistryError as error:
-            state = f"its file cannot be read: {clean(error.message)}"
-        rows.append((client.name, state, path))
-    if as_json:
-        clients = [{"client": name, "installed": state, "file": path} for name, state, path in rows]
-        print(msgspec.json.encode({"clients": clients}).decode())
+        command.error(f"which CLIENT? --all, or {', '.join(NAMES)}")
+    rows = [_row(client, path) for client, path in found_clients()]
+    if options.json:
+        print(msgspec.json.encode({"clients": rows}).decode())
         return 0
     if not rows:
         print(f"No client was found on this machine. Perdure knows {', '.join(NAMES)}.")
         return 0
     screen = Screen()
-    heads = ("client", "has perdure", "file")
-    shown = [(name, state, home(clean(path))) for name, state, path in rows]
-    print_table([column(heads[n], (row[n] for row in shown)) for n in range(len(heads))], screen)
-    first = next((name for name, state, _ in rows if state == "no"), None)
-    if first is not None:
-        screen.line(f"Next: perdure install {first} shows the change, --apply writes it.")
+    cells = [
+        (row["client"], row["installed"], ", ".join(row["would_get"]) or "-", home(clean(row["file"])))
+        for row in rows
+    ]
+    heads = ("client", "has perdure", "would get", "file")
+    print_table([column(heads[n], (row[n] for row in cells)) for n in range(len(heads))], screen)
+    if any(row["would_get"] for row in rows):
+        hooks = " --hooks" if any("hooks" in row["would_get"] for row in rows) else ""
+        screen.line(f"Next: perdure install --all{hooks} shows the changes, --apply writes them.")
     return 0
 
 
-def parser_of(name: str, description: str) -> argparse.ArgumentParser:
-    parser = Parser(
-        prog=f"perdure {name}", description=f"{description} Without --apply it only shows the change."
-    )
-    add_client(parser, is_optional=True)
-    add_apply(parser)
-    parser.add_argument("--json", action="store_true", help="print the whole result as JSON")
-    return parser
-
-
-def print_report(report: Report, what: str) -> None:
-    if not report.applied:  # after --apply the same diff would say nothing new
-        print(report.diff, end="")
-    reason = f" ({report.reason})" if report.reason else ""
-    print(f"{what} {TOLD[report.action]}{reason}  {report.file}")
-    if report.backup:
-        print(f"backup  {report.backup}")
-
-
-def print_next(report: Report, step: str) -> None:
-    if report.changed and not report.applied:
-        print("nothing is written yet: --apply writes it")
-    elif report.changed:
-        print(f"Next: {step}")
-
-
-def refused(error: Exception, prog: str, as_json: bool) -> int:
-    """What a registry refused, in words or as JSON, and the exit code."""
+def _row(client: Client, path: str) -> dict[str, Any]:
     from perdure.registry.errors import RegistryError
 
-    assert isinstance(error, RegistryError)
-    if as_json:
-        print(msgspec.json.encode(error.shown()).decode())
-    else:
-        hint = f" ({error.hint})" if error.hint else ""
-        print(f"{prog}: {error.message}{hint}", file=sys.stderr)
-    return error.exit_code
+    try:
+        installed, would_get = _state(client, path)
+    except RegistryError as error:
+        installed, would_get = f"its file cannot be read: {clean(error.message)}", []
+    return {"client": client.name, "installed": installed, "would_get": would_get, "file": path}
+
+
+def _state(client: Client, path: str) -> tuple[str, list[str]]:
+    from perdure.registry.clients import install, locations
+
+    fields = install.own_fields(client, install.running_words(), os.path.realpath("."))
+    action = install.install(client, path, fields, apply=False).action
+    installed = {"added": "no", "unchanged": "yes", "updated": "yes"}.get(action, "another entry")
+    would_get = ["server"] if action == "added" else []
+    settings_path = locations.hooks_file(client.name, os.environ)
+    if settings_path is None:
+        return installed, would_get
+    if client.name in HOOK_CLIENTS and not install.has_own_hooks(settings_path):
+        would_get.append("hooks")
+    if install.install_settings(client, settings_path, None, {}, apply=False).changed:
+        would_get.append("permissions")
+    return installed, would_get

@@ -1,4 +1,4 @@
-"""`perdure uninstall CLIENT`: what `perdure install` wrote, taken out of the client's files again."""
+"""`perdure uninstall CLIENT…`: what `perdure install` wrote, taken out of the clients' files again."""
 
 from __future__ import annotations
 
@@ -6,52 +6,41 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from perdure.cli.client_option import chosen, hooks_file_of
-from perdure.cli.install import CONFLICT, NAME, list_clients, parser_of, print_next, print_report, refused
+from perdure.cli.client_option import settings_file_of
+from perdure.cli.client_report import ClientReport, change_clients, clients_parser, titles
 
 if TYPE_CHECKING:
-    from perdure.registry.clients.install import Report
     from perdure.registry.clients.table import Client
 
 
 def parser() -> argparse.ArgumentParser:
-    return parser_of("uninstall", "Take Perdure's own entry and its hooks out of a client's config files.")
+    return clients_parser(
+        "uninstall", "Take Perdure's own entry, its hooks and its permissions out of clients' config files."
+    )
 
 
 def main(argv: list[str]) -> int:
     command = parser()
     options = command.parse_args(argv)
-    if options.client is None:
+    if not options.clients and not options.all:
+        from perdure.cli.install import list_clients
+
         return list_clients(command, options)
-    client, path = chosen(options)
 
-    from perdure.registry.errors import RegistryError
+    def change(client: Client, path: str) -> ClientReport:
+        return _uninstall(client, path, options)
 
-    try:
-        report, hooks = _uninstall(client, path, options)
-    except RegistryError as error:
-        return refused(error, command.prog, options.json)
-    if options.json:
-        print(msgspec.json.encode({**msgspec.structs.asdict(report), "hooks": hooks}).decode())
-    else:
-        print_report(report, NAME)
-        if hooks is not None and hooks.action != "absent":
-            print_report(hooks, "hooks")
-        print_next(report if report.changed or hooks is None else hooks, f"restart {client.title}.")
-    return CONFLICT if report.action == "conflict" else 0
+    return change_clients(command, options, change, lambda clients: f"restart {titles(clients)}.")
 
 
-def _uninstall(client: Client, path: str, options: argparse.Namespace) -> tuple[Report, Report | None]:
-    """The report of the servers' file, and that of the hooks' file where it is another one."""
+def _uninstall(client: Client, path: str, options: argparse.Namespace) -> ClientReport:
     from perdure.registry.clients import install
 
-    hooks_path = None if options.file else hooks_file_of(client, is_project=options.project)
-    if options.file and install.holds_only_hooks(client, path):
-        return install.uninstall_hooks(client, path, apply=options.apply), None
-    is_same = hooks_path is not None and os.path.realpath(hooks_path) == os.path.realpath(path)
-    report = install.uninstall(client, path, apply=options.apply, holds_hooks=is_same)
-    if hooks_path is None or is_same:
-        return report, None
-    return report, install.uninstall_hooks(client, hooks_path, apply=options.apply)
+    settings_path = settings_file_of(client, options)
+    is_same = settings_path is not None and os.path.realpath(settings_path) == os.path.realpath(path)
+    settings = None
+    if settings_path is not None and not is_same:
+        # Before the server's file, in whose folder it may be: that one was written first, and takes its folder along.
+        settings = install.uninstall_settings(client, settings_path, apply=options.apply)
+    server = install.uninstall(client, path, apply=options.apply, holds_hooks=is_same)
+    return ClientReport(server, settings, install.settings_label(client))

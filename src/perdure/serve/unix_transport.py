@@ -57,6 +57,8 @@ class Hello(msgspec.Struct):
     workspace: str = ""
     profile: str = ""
     confirms: bool = False
+    opens: bool = False
+    """Whether a folder that is not among the workspaces of `perdure serve` is to be opened as one."""
     process: str = ""
     """The process of the client (`platform/process_tree.py`)."""
 
@@ -154,6 +156,8 @@ class Line:
         except msgspec.MsgspecError:
             raise _Unwelcome from None
         workspace = self._sessions.workspace_of(hello.workspace)
+        if workspace is None and hello.opens and os.path.isdir(hello.workspace):
+            workspace = os.path.realpath(hello.workspace)  # on the user's own socket, who may open it anyway
         if workspace is None:
             raise self._refused("there is no such workspace here")
         if hello.profile not in ("", *PROFILES):

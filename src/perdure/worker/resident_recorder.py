@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from perdure.hooks import mount
-from perdure.hooks.clients import read_event, reply
+from perdure.hooks.clients import read_event, reply, sender
+from perdure.hooks.last_run import note_run
 from perdure.surfaces.write.surface import WriteSurface
 from perdure.worker.hook_listener import Elsewhere, HookRequest
 from perdure.workspace.reservations.hook_answer import handle_event
@@ -44,6 +45,7 @@ class ResidentRecorder:
         if not self._is_meant(request, event):
             raise Elsewhere
         if event.host is None:
+            note_run(request.client or sender(payload))
             event = msgspec.structs.replace(event, process=request.process)
         with self._surface.use() as workspace:
             answer = handle_event(workspace, self._recorder_of(workspace), event)

@@ -1,15 +1,17 @@
-"""Client configurations and hooks that name a perdure which is not there any more."""
+"""Client configurations and hooks that name a perdure which is not there any more; hooks that the client does not run."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator
 
 from perdure.cli.checks.finding import Finding, Patient, ok
 from perdure.cli.client_option import found_clients
-from perdure.cli.screen import count
+from perdure.cli.screen import count, duration
+from perdure.hooks.last_run import last_run
 from perdure.hooks.relay import CLIENTS as HOOK_CLIENTS
 from perdure.registry.clients.hook_text import own_commands
 from perdure.registry.clients.locations import hooks_file
@@ -54,14 +56,12 @@ def check(patient: Patient) -> Iterator[Finding]:
 
 
 def _check_hooks() -> Iterator[Finding]:
-    """Whether the command of each hook that we wrote into a user's file can be started."""
-    working = 0
+    """Whether the command of each hook in a user's file can be started, and whether the client has run it."""
     for client in HOOK_CLIENTS:
         path = hooks_file(client, os.environ)
-        for command in _hook_commands(path) if path is not None else ():
-            if (reason := _failure(command)) is None:
-                working += 1
-                continue
+        commands = _hook_commands(path) if path is not None else []
+        reasons = [reason for reason in map(_failure, commands) if reason is not None]
+        for reason in reasons:
             yield Finding(
                 CHECK,
                 "error",
@@ -69,8 +69,22 @@ def _check_hooks() -> Iterator[Finding]:
                 "what that client's own tools change is not recorded",
                 f"`perdure install {client} --hooks --apply`",
             )
-    if working:
-        yield ok(CHECK, f"the command of {count(working, 'hook')} can be started")
+        if commands and not reasons:
+            yield _last_run_finding(client)
+
+
+def _last_run_finding(client: str) -> Finding:
+    ran_at = last_run(client)
+    if ran_at is not None:
+        return ok(CHECK, f"a hook of {client} ran {duration(time.time() - ran_at)} ago")
+    trust = "trust its hooks there (/hooks), " if client == "codex" else ""
+    return Finding(
+        CHECK,
+        "note",
+        f"the hooks of {client} can be started, and none of them has run yet",
+        "what that client's own tools change is recorded only when it runs them",
+        f"restart {client}, {trust}let it use a tool, then run `perdure doctor` again",
+    )
 
 
 def _hook_commands(path: str) -> list[str]:

@@ -27,12 +27,12 @@ def with_hooks(text: str, entries: Mapping[str, Any], preset: Mapping[str, Any])
     """The text with exactly these of ours. `preset` are members that the file needs beside them."""
     if not text.strip("\ufeff \t\r\n"):
         text = f"{text}{{}}{newline_of(text)}"
-    root = jsonc.find(_parsed(text), (ROOT,))
+    root = jsonc.find(parse_object(text), (ROOT,))
     if root is not None and root.kind == "scalar" and root.value is None:
-        text = _put(text, (ROOT,), {})
+        text = put_value(text, (ROOT,), {})
     for key, value in preset.items():
-        if jsonc.find(_parsed(text), (key,)) is None:
-            text = _put(text, (key,), value)
+        if jsonc.find(parse_object(text), (key,)) is None:
+            text = put_value(text, (key,), value)
     for event, entry in entries.items():
         text = _with_entry(text, event, entry)
     for event in [event for event in _events(text) if event not in entries]:
@@ -77,7 +77,7 @@ def is_own_hook(hook: Any) -> bool:
 
 def own_commands(text: str) -> list[str]:
     """Each command of ours once."""
-    root = _parsed(text)
+    root = parse_object(text)
     commands: dict[str, None] = {}
     for event in _events(text):
         for place in _own_places(text, event):
@@ -89,20 +89,20 @@ def own_commands(text: str) -> list[str]:
 
 
 def _with_entry(text: str, event: str, entry: Any) -> str:
-    node = jsonc.find(_parsed(text), (ROOT, event))
+    node = jsonc.find(parse_object(text), (ROOT, event))
     values = node.value if node is not None and node.kind == "list" else []
     if [value for value in values if _is_own(value)] == [entry] and not any(map(_is_shared, values)):
         return text
     alone = [index for index, value in enumerate(values) if _is_own(value)]
     if not alone:
         text = _without_own(text, event, keep_list=True)
-        node = jsonc.find(_parsed(text), (ROOT, event))
+        node = jsonc.find(parse_object(text), (ROOT, event))
         if node is None:
-            return _put(text, (ROOT, event), [entry])
+            return put_value(text, (ROOT, event), [entry])
         if node.kind != "list":
             raise Uneditable(f"{ROOT}.{event} is not a list")
         return jsonc.append(text, node, None, entry)
-    text = _put(text, (ROOT, event, alone[0]), entry)
+    text = put_value(text, (ROOT, event, alone[0]), entry)
     for place in sorted(_own_places(text, event), reverse=True):
         if place[:3] != (ROOT, event, alone[0]):
             text = _without_place(text, place)
@@ -112,7 +112,7 @@ def _with_entry(text: str, event: str, entry: Any) -> str:
 def _without_own(text: str, event: str, *, keep_list: bool = False) -> str:
     for place in sorted(_own_places(text, event), reverse=True):
         text = _without_place(text, place)
-        node = jsonc.find(_parsed(text), (ROOT, event))
+        node = jsonc.find(parse_object(text), (ROOT, event))
         if node is not None and node.kind == "list" and not node.elements and not keep_list:
             text = jsonc.remove(text, (ROOT, event))
     return text
@@ -121,14 +121,14 @@ def _without_own(text: str, event: str, *, keep_list: bool = False) -> str:
 def _without_place(text: str, place: _Place) -> str:
     """Without one hook, and its group if nothing else is in it."""
     if len(place) > 3:
-        hooks = jsonc.find(_parsed(text), place[:-1])
+        hooks = jsonc.find(parse_object(text), place[:-1])
         if hooks is not None and len(hooks.elements) == 1:
             place = place[:3]
     return jsonc.remove(text, place)
 
 
 def _own_places(text: str, event: str) -> Iterator[_Place]:
-    node = jsonc.find(_parsed(text), (ROOT, event))
+    node = jsonc.find(parse_object(text), (ROOT, event))
     if node is None or node.kind != "list":
         return
     for index, value in enumerate(node.value):
@@ -160,7 +160,7 @@ def _is_shared(value: Any) -> bool:
 
 
 def _events(text: str) -> list[str]:
-    root = _parsed(text)
+    root = parse_object(text)
     node = jsonc.find(root, (ROOT,))
     if node is None or (node.kind == "scalar" and node.value is None):
         return []
@@ -169,7 +169,7 @@ def _events(text: str) -> list[str]:
     return list(node.value)
 
 
-def _put(text: str, path: _Place, value: Any) -> str:
+def put_value(text: str, path: _Place, value: Any) -> str:
     try:
         return jsonc.put(text, path, value)
     except JsonProblem as problem:
@@ -178,7 +178,7 @@ def _put(text: str, path: _Place, value: Any) -> str:
 
 def _checked(text: str, entries: Mapping[str, Any]) -> str:
     """The new text, if it holds exactly these of ours: a key that stands twice cannot be edited in place."""
-    root = _parsed(text)
+    root = parse_object(text)
     for event in {*_events(text), *entries}:
         node = jsonc.find(root, (ROOT, event))
         values = node.value if node is not None and node.kind == "list" else []
@@ -188,7 +188,7 @@ def _checked(text: str, entries: Mapping[str, Any]) -> str:
     return text
 
 
-def _parsed(text: str) -> Node:
+def parse_object(text: str) -> Node:
     """An empty file is an empty object, as clients take it."""
     try:
         node = jsonc.parse(text if text.strip("\ufeff \t\r\n") else "{}")

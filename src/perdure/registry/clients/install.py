@@ -1,5 +1,5 @@
-"""Perdure itself in a client's files, as a server and as hooks: put in, and taken out so that a file is what it was,
-byte for byte.
+"""Perdure itself in a client's files, as a server, as hooks and as permissions: put in, and taken out so that a file is
+what it was, byte for byte.
 
 Nothing secret is ever written: an entry is a command and where to work. A client may keep servers and hooks in one file:
 what is undone then is both.
@@ -18,7 +18,14 @@ from perdure.protocol.tool_groups import Profile
 from perdure.registry.clients.encoder import encode_entry
 from perdure.registry.clients.hook_text import has_hooks, with_hooks, without_hooks
 from perdure.registry.clients.json_file import JsonText
-from perdure.registry.clients.ownership import Claim, Ownership, Sidecar, Undo, hash_of, undo_of, undone
+from perdure.registry.clients.ownership import Claim, Sidecar, Undo, hash_of, undo_of, undone
+from perdure.registry.clients.permissions import (
+    entry_permissions,
+    missing_rules,
+    settings_rules,
+    with_rules,
+    without_rules,
+)
 from perdure.registry.clients.plan import put_entry
 from perdure.registry.clients.references import Unrepresentable
 from perdure.registry.clients.table import Client
@@ -65,26 +72,29 @@ def own_fields(
     *,
     is_chosen: bool = False,
     profile: Profile | None = None,
+    is_shared: bool = False,
 ) -> dict[str, Any]:
     """The entry that starts Perdure with these words, in the client's own form; in a chosen workspace or where it fits.
 
-    Without a profile it gets the one that suits the client. `full` is the default, so the entry does not name it."""
+    Without a profile it gets the one that suits the client. `full` is the default, so the entry does not name it. A shared
+    one attaches to `perdure serve`, which has to be told the workspace."""
     chosen = profile or client.profile
     listed = () if chosen == "full" else ("--profile", chosen)
     way = "anywhere" if is_chosen else client.start
     start = {
-        "project": (),
+        "project": ("--workspace", ".") if is_shared else (),
         "variable": ("--workspace",),
         "anywhere": ("--workspace", workspace),
     }[way]
-    command, *args = [Template.literal(word) for word in (*words, "run", *listed, *start)]
+    mode = ("attach", "--start") if is_shared else ("run",)
+    command, *args = [Template.literal(word) for word in (*words, *mode, *listed, *start)]
     try:
         fields = encode_entry(client, Entry(name=NAME, command=command, args=tuple(args))).fields
     except Unrepresentable as error:
         raise InvalidEntry(f"{client.name}: {error}", entry=NAME) from None
     if way == "variable":
         fields[client.shape.args or client.shape.command].append(WORKSPACE)
-    return fields
+    return {**fields, **entry_permissions(client.name)}
 
 
 def running_words() -> tuple[str, ...]:
@@ -110,31 +120,40 @@ def uninstall(client: Client, path: str, *, apply: bool, holds_hooks: bool = Fal
     )
 
 
-def install_hooks(
-    client: Client, path: str, entries: Mapping[str, Any], preset: Mapping[str, Any], *, apply: bool
+def install_settings(
+    client: Client, path: str, hooks: Mapping[str, Any] | None, preset: Mapping[str, Any], *, apply: bool
 ) -> Report:
-    """The entries of each event, beside those of others. An older one of ours is replaced."""
+    """The hooks of each event and the permissions, beside those of others. An older hook of ours is replaced. Without
+    hooks, those that are there stay."""
     return _run(
-        _hooks_view(client, path),
-        lambda data, sidecar: _hooks_installed(path, entries, preset, data, sidecar),
+        _settings_view(client, path),
+        lambda data, sidecar: _settings_installed(client, path, hooks, preset, data, sidecar),
         apply,
     )
 
 
-def uninstall_hooks(client: Client, path: str, *, apply: bool) -> Report:
+def uninstall_settings(client: Client, path: str, *, apply: bool) -> Report:
     return _run(
-        _hooks_view(client, path), lambda data, sidecar: _hooks_uninstalled(path, data, sidecar), apply
+        _settings_view(client, path), lambda data, sidecar: _settings_uninstalled(path, data, sidecar), apply
     )
 
 
-def holds_only_hooks(client: Client, path: str) -> bool:
-    """Whether we wrote hooks into this file, and no server."""
-    sidecar = Ownership(client.name, path).read()
-    return sidecar.has_hooks and sidecar.installed is None
+def settings_label(client: Client, *, has_hooks: bool = True) -> str:
+    """What we write into the client's settings file, in words; empty for nothing."""
+    words = ["hooks"] if has_hooks else []
+    return " and ".join([*words, *(["permissions"] if settings_rules(client.name) else [])])
 
 
-def _hooks_view(client: Client, path: str) -> View:
-    """The file of the hooks is JSON, whatever the one of the servers is."""
+def has_own_hooks(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return has_hooks(text_of(file.read(), path))
+    except (OSError, Uneditable):
+        return False
+
+
+def _settings_view(client: Client, path: str) -> View:
+    """The file of hooks and permissions is JSON, whatever the one of the servers is."""
     return View(msgspec.structs.replace(client, text=JsonText(("hooks",))), path)
 
 
@@ -173,6 +192,8 @@ def _installed(
             "there is an entry of this name that was not written by `perdure install`, or was edited since"
         )
         return _decision("conflict", data, sidecar, reason)
+    if value is not None:  # what is not ours to write is written once, and then left to the user
+        fields = {key: field for key, field in fields.items() if key in keys}
     new = name_uneditable(path, lambda: put_entry(client, text, NAME, value, fields))
     after = changed_bytes(data, new, path) or b""
     is_first = value is None and not sidecar.has_hooks
@@ -182,18 +203,32 @@ def _installed(
     return _decision("added" if value is None else "updated", after, changed)
 
 
-def _hooks_installed(
-    path: str, entries: Mapping[str, Any], preset: Mapping[str, Any], data: bytes | None, sidecar: Sidecar
+def _settings_installed(
+    client: Client,
+    path: str,
+    hooks: Mapping[str, Any] | None,
+    preset: Mapping[str, Any],
+    data: bytes | None,
+    sidecar: Sidecar,
 ) -> Decision:
     text = text_of(data, path)
-    new = name_uneditable(path, lambda: with_hooks(text, entries, preset))
-    after = changed_bytes(data, new, path)
+    rules = name_uneditable(path, lambda: missing_rules(text, settings_rules(client.name)))
+
+    def edit() -> str:
+        return with_rules(text if hooks is None else with_hooks(text, hooks, preset), rules)
+
+    after = changed_bytes(data, name_uneditable(path, edit), path)
     if after is None:
         return _decision("unchanged", data, sidecar)
-    is_update = name_uneditable(path, lambda: has_hooks(text))
+    is_update = bool(sidecar.permissions) or name_uneditable(path, lambda: has_hooks(text))
     is_first = not is_update and sidecar.installed is None
     undo = _new_undo(path, data, after, sidecar, is_first=is_first)
-    changed = msgspec.structs.replace(sidecar, has_hooks=True, undo=undo)
+    changed = msgspec.structs.replace(
+        sidecar,
+        has_hooks=sidecar.has_hooks or hooks is not None,
+        permissions=tuple(dict.fromkeys((*sidecar.permissions, *rules))),
+        undo=undo,
+    )
     return _decision("updated" if is_update else "added", after, changed)
 
 
@@ -209,7 +244,7 @@ def _new_undo(
 def _uninstalled(
     client: Client, path: str, data: bytes | None, sidecar: Sidecar, holds_hooks: bool
 ) -> Decision:
-    cleared = msgspec.structs.replace(sidecar, installed=None, undo=None, has_hooks=False)
+    cleared = msgspec.structs.replace(sidecar, installed=None, undo=None, has_hooks=False, permissions=())
     if data is None:
         return _decision("absent", None, cleared)
     if sidecar.undo is not None and (back := undone(sidecar.undo, data)) is not None:
@@ -228,13 +263,14 @@ def _uninstalled(
     return _removed(path, data, new, cleared)
 
 
-def _hooks_uninstalled(path: str, data: bytes | None, sidecar: Sidecar) -> Decision:
-    cleared = msgspec.structs.replace(sidecar, undo=None, has_hooks=False)
+def _settings_uninstalled(path: str, data: bytes | None, sidecar: Sidecar) -> Decision:
+    cleared = msgspec.structs.replace(sidecar, undo=None, has_hooks=False, permissions=())
     if data is None:
         return _decision("absent", None, cleared)
     if sidecar.undo is not None and (back := undone(sidecar.undo, data)) is not None:
         return _decision("restored", back if sidecar.undo.existed else None, cleared)
-    new = name_uneditable(path, lambda: without_hooks(text_of(data, path)))
+    text = text_of(data, path)
+    new = name_uneditable(path, lambda: without_rules(without_hooks(text), sidecar.permissions))
     return _removed(path, data, new, cleared)
 
 

@@ -60,6 +60,7 @@ class Sidecar(msgspec.Struct, frozen=True):
     installed: Claim | None = None
     undo: Undo | None = None
     has_hooks: bool = False
+    permissions: tuple[str, ...] = ()
     version: int = VERSION
 
 
