@@ -99,8 +99,9 @@ bench: $(VENV)/.ready         ## side by side with peers, each in its own enviro
 stories: $(VENV)/.ready       ## eight failures, with Perdure and with a plain file server, side by side
 	$(BIN)/python -m harness.stories
 
-docs: $(VENV)/.ready          ## write the generated reference
+docs: $(VENV)/.ready          ## write the generated reference, and the generated parts of the packages
 	$(BIN)/python docs/generate.py
+	$(BIN)/python packaging/generate.py
 
 clean:
 	rm -rf $(VENV) .bench build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
