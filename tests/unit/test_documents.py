@@ -131,6 +131,7 @@ NOT_RUN = {
     "how-to/run-headless.md": [
         "needs a package index",
         "needs a container runtime",
+        "needs a container runtime",
         "needs another machine",
         "needs systemd",
     ],
@@ -141,7 +142,7 @@ NOT_RUN = {
     ],
     "how-to/trace-with-opentelemetry.md": ["needs a package index and a collector"],
     "how-to/upgrade.md": ["needs a package index"],
-    "how-to/install-in-every-agent.md": ["needs the client"],
+    "how-to/install-in-every-agent.md": ["needs the client", "needs the client", "needs npm"],
     "how-to/use-postgresql.md": ["needs a database administrator", "needs a package index"],
 }
 
