@@ -57,15 +57,15 @@ class Counter:
 def main() -> None:
     from perdure.worker.compose import Settings, surfaces
     from perdure.worker.pipe import FrameWriter
-    from perdure.worker.registry import Registry
     from perdure.worker.server import Server
+    from perdure.worker.tool_table import ToolTable
 
     counter = Counter()
     threading.setprofile(counter.profile)
     answers, sink = os.pipe()
     settings = Settings(workspaces=(sys.argv[1],), state=os.path.join(sys.argv[1], "..", "state.db"))
     server = Server(
-        Registry(surfaces(settings), (), "full"), iter(()), FrameWriter(sink), roots=settings.workspaces
+        ToolTable(surfaces(settings), (), "full"), iter(()), FrameWriter(sink), roots=settings.workspaces
     )
 
     def use(number: int, tool: str, **arguments: Any) -> None:

@@ -28,7 +28,7 @@ _MODULES: Final = (
     *("perdure.cli.main", "perdure.cli.hook", "perdure.cli.hook_journal", "perdure.cli.undo", "perdure.cli.rewind"),
     *("perdure.cli.timeline", "perdure.cli.worker", "perdure.cli.write_settings", "perdure.cli.workspace"),
     *("perdure.host.settings", "perdure.hooks.clients", "perdure.hooks.claude_code", "perdure.worker.compose"),
-    *("perdure.worker.server", "perdure.worker.resident_recorder", "perdure.worker.logs"),
+    *("perdure.worker.server", "perdure.worker.resident_recorder", "perdure.worker.diagnostics"),
     *("perdure.storage.sqlite.journal", "perdure.storage.workspace_store", "perdure.surfaces.write.surface"),
     *("perdure.workspace.timeline.recorder", "perdure.workspace.timeline.watcher", "perdure.workspace.verify"),
     *("perdure.present.tool_errors", "perdure.cli.tool_command"),

@@ -15,7 +15,7 @@ from perdure.surfaces.state.service import StateService
 from perdure.surfaces.state.surface import StateSurface
 from perdure.worker import call
 from perdure.worker.diagnostics import Diagnostics
-from perdure.worker.registry import Registry
+from perdure.worker.tool_table import ToolTable
 
 Open = Callable[[], StateBackend]
 VIEW = View("json", "full")
@@ -58,7 +58,7 @@ class Store:
         self.backend = backend
         self.service = StateService(backend, limits)
         self.surface = StateSurface(lambda: self.service)
-        self._registry = Registry([self.surface])
+        self._registry = ToolTable([self.surface])
 
     def raw(self, tool: str, caller: Caller | None = None, **arguments: Any) -> dict[str, Any]:
         found = self._registry.tool(tool)

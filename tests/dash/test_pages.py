@@ -18,10 +18,10 @@ from visitor import PAGES, SECRET, Visitor, agent, furnish
 from compiled_rules import put_compiled_rules
 from harness.processes import wait_for
 from perdure.dash.diffs import reverse_diff
-from perdure.present.diff_lines import line_kinds
 from perdure.storage.timeline import NotCovered
 from perdure.testing import fake_server
 from perdure.testing.http_client import ServeProcess
+from perdure.text.diff_lines import line_kinds
 from perdure.worker.compose import Settings, open_write
 from recorded_calls import Effect, record
 

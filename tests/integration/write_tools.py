@@ -14,7 +14,7 @@ from perdure.surfaces.write.surface import WriteSurface
 from perdure.worker import call
 from perdure.worker.compose import Durability, Settings, surfaces
 from perdure.worker.diagnostics import Diagnostics
-from perdure.worker.registry import Registry
+from perdure.worker.tool_table import ToolTable
 from perdure.workspace.workspace import Workspace
 
 VIEW = View("json", "full")
@@ -59,7 +59,7 @@ class Tools:
             policy=str(policy) if policy is not None else None,
         )
         (self._surface,) = surfaces(settings)
-        self._registry = Registry([self._surface])
+        self._registry = ToolTable([self._surface])
 
     @property
     def service(self) -> Workspace:

@@ -7,7 +7,7 @@ import msgspec
 from perdure.kernel.core import Kernel
 from perdure.kernel.events import ClientOversize
 from perdure.protocol.envelope import Envelope
-from perdure.worker.group_hints import hint_in_envelope
+from perdure.worker.call import hint_in_envelope
 
 
 def failed(**context: str) -> Envelope:

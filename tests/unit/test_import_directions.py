@@ -39,7 +39,7 @@ ALLOWED = {
     "telemetry": {"telemetry", "kernel"} | BASE,
     "bridge": {"bridge", "registry"} | BASE,
     "host": {"host", "hooks"} | SHELL | MIDDLE,
-    "worker": {"worker", "hooks"} | MIDDLE,
+    "worker": {"worker", "hooks", "supervise"} | MIDDLE,
     "serve": {"serve", "host", "hooks"} | SHELL | MIDDLE | WEB,
     "dash": {"dash", "serve", "host"} | SHELL | MIDDLE | WEB,
     "cli": {"cli", "dash", "serve", "host", "worker", "hooks", "testing"} | SHELL | MIDDLE | WEB,

@@ -76,6 +76,6 @@ def _hand_over(event: HookEvent, workspace: str, tell: Callable[[str], object]) 
 
 def describe(error: BaseException) -> str:
     from perdure.host.settings_file import SettingsError
-    from perdure.present.error_line import describe_error
+    from perdure.present.error_text import describe_error
 
     return str(error) if isinstance(error, (SettingsError, RelayError)) else describe_error(error)

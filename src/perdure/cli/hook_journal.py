@@ -61,7 +61,7 @@ def _tell(message: str) -> None:
         import logging
 
         from perdure.storage.user_dirs import private_dir
-        from perdure.worker.logs import log_to_events
+        from perdure.worker.diagnostics import log_to_events
 
         log_to_events(private_dir("log"))
         logging.getLogger("perdure.hooks").warning("%s", message)

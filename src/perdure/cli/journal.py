@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from perdure.cli.journal_table import show
 from perdure.cli.screen import Screen, clean, home
 from perdure.cli.tool_command import has_store, no_changes, open_for_reading, parser_for, run_tool
-from perdure.present.diff_lines import count_lines, has_counted_lines
 from perdure.protocol.envelope import ToolError
 from perdure.storage.errors import StorageError
+from perdure.text.diff_lines import count_lines, has_counted_lines
 
 if TYPE_CHECKING:
     from perdure.worker.compose import Settings

@@ -10,7 +10,7 @@ from perdure.cli.change import content, entries, find_change
 from perdure.cli.diff_text import print_diff
 from perdure.cli.screen import Screen, clean, count
 from perdure.cli.tool_command import parser_for, print_json, read_journal
-from perdure.present.diff_lines import count_lines
+from perdure.text.diff_lines import count_lines
 
 if TYPE_CHECKING:
     from perdure.workspace.workspace import Workspace

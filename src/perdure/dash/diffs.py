@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Final
 
 from perdure.dash.html import Markup, element
-from perdure.present.diff_lines import line_kinds, split_lines
+from perdure.text.diff_lines import line_kinds, split_lines
 
 MOST_LINES: Final = 2000
 

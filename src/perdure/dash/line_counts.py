@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from perdure.dash.tool_client import ToolClient, ToolFailed
-from perdure.present.diff_lines import count_lines, has_counted_lines
+from perdure.text.diff_lines import count_lines, has_counted_lines
 
 MOST_KEPT: Final = 4096
 AT_ONCE: Final = 4

@@ -85,17 +85,8 @@ def text(request: Incoming, key: str) -> str:
 
 
 def _check_envelope(request: Incoming) -> None:
-    missing = [key for key in (eras.META_VERSION, eras.META_CAPABILITIES) if key not in request.meta]
-    if missing:
-        raise Refusal(
-            INVALID_PARAMS, f"params._meta needs {' and '.join(missing)}, as every request of 2026-07-28."
-        )
-    version = scalar(request.meta[eras.META_VERSION])
-    if not isinstance(version, str):
-        raise Refusal(INVALID_PARAMS, f"{eras.META_VERSION} must be a string.")
-    if version not in eras.MODERN_VERSIONS:
-        data = {"supported": list(eras.MODERN_VERSIONS), "requested": version}
-        raise Refusal(eras.UNSUPPORTED_VERSION, eras.unsupported(version, eras.MODERN_VERSIONS), data)
+    if (fault := eras.check_envelope(request.meta)) is not None:
+        raise Refusal(fault.code, fault.message, fault.data)
 
 
 def refuse_if_closing(k: Context, request: Incoming) -> None:

@@ -11,12 +11,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final, Literal
 
+import msgspec
 from msgspec import Raw
 
-from perdure.protocol.frames import Members, encode_members, members
+from perdure.protocol.frames import INVALID_PARAMS, Members, decode_id, encode_members, members
 
 Era = Literal["handshake", "modern"]
 
@@ -87,6 +87,28 @@ def modern_result(method: str, result: Raw | bytes, server: bytes) -> Raw:
     return encode_members({**added, **found})
 
 
-def unsupported(version: str, supported: Iterable[str]) -> str:
-    """The message for a protocol version that is not served."""
-    return f"unsupported protocol version {version[:64]}: use {' or '.join(supported)}."
+class EnvelopeFault(msgspec.Struct, frozen=True):
+    """A JSON-RPC error for a request whose `_meta` does not meet 2026-07-28."""
+
+    code: int
+    message: str
+    data: dict[str, object] | None = None
+
+
+def check_envelope(meta: Members) -> EnvelopeFault | None:
+    """The first rule of 2026-07-28 that the `_meta` of a request breaks. Every server end uses this check."""
+    if missing := [key for key in (META_VERSION, META_CAPABILITIES) if key not in meta]:
+        message = f"params._meta needs {' and '.join(missing)}, as every request of 2026-07-28."
+        return EnvelopeFault(INVALID_PARAMS, message)
+    version = decode_id(meta[META_VERSION])
+    if not isinstance(version, str):
+        return EnvelopeFault(INVALID_PARAMS, f"{META_VERSION} must be a string.")
+    if bytes(meta[META_CAPABILITIES])[:1] != b"{":
+        return EnvelopeFault(INVALID_PARAMS, f"{META_CAPABILITIES} must be an object.")
+    return unsupported_version(version) if version not in MODERN_VERSIONS else None
+
+
+def unsupported_version(version: str) -> EnvelopeFault:
+    message = f"unsupported protocol version {version[:64]}: use {' or '.join(MODERN_VERSIONS)}."
+    data: dict[str, object] = {"supported": list(MODERN_VERSIONS), "requested": version}
+    return EnvelopeFault(UNSUPPORTED_VERSION, message, data)

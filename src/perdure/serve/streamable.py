@@ -211,7 +211,8 @@ class Streamable:
         version = request.header(b"mcp-protocol-version")
         if isinstance(message, Notification):
             if version not in eras.MODERN_VERSIONS:
-                _reject(None, validation.unsupported(version))
+                fault = eras.unsupported_version(version)
+                _reject(None, validation.Rejection(fault.code, fault.message, fault.data))
             # A client cancels by closing its connection; an id could be that of another client's call.
             await respond(request, 202, b"")
             return

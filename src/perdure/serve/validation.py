@@ -22,7 +22,6 @@ import msgspec
 from perdure.http.server import Headers
 from perdure.protocol import eras
 from perdure.protocol.frames import (
-    INVALID_PARAMS,
     METHOD_NOT_FOUND,
     Members,
     Request,
@@ -71,13 +70,11 @@ def check_request(request: Request, headers: Headers) -> Rejection | None:
             values[name] = value.decode("latin-1")
     params = members_if_clear(request.params)
     meta = members_if_clear(params.get("_meta")) if "_meta" in params else {}
-    missing = [key for key in (eras.META_VERSION, eras.META_CAPABILITIES) if key not in meta]
-    if missing:
-        return Rejection(
-            INVALID_PARAMS, f"params._meta needs {' and '.join(missing)}, as every request of 2026-07-28."
-        )
+    fault = eras.check_envelope(meta)
+    if fault is not None and fault.code != eras.UNSUPPORTED_VERSION:
+        return Rejection(fault.code, fault.message)
     version = text_if_clear(meta[eras.META_VERSION])
-    if version is None or values.get(b"mcp-protocol-version") != version:
+    if values.get(b"mcp-protocol-version") != version:
         return Rejection(
             HEADER_MISMATCH, "the header mcp-protocol-version must name the version that params._meta names."
         )
@@ -88,18 +85,13 @@ def check_request(request: Request, headers: Headers) -> Rejection | None:
         return Rejection(
             HEADER_MISMATCH, f"the header mcp-name must be the same as params.{NAMED[request.method]}."
         )
-    if version not in eras.MODERN_VERSIONS:
-        return unsupported(version)
+    if fault is not None:
+        return Rejection(fault.code, fault.message, fault.data)
     if request.method in REMOVED:
         return Rejection(
             METHOD_NOT_FOUND, f"{request.method} is not part of {version}.", {"method": request.method}
         )
     return None
-
-
-def unsupported(version: str) -> Rejection:
-    data = {"supported": list(eras.MODERN_VERSIONS), "requested": version}
-    return Rejection(eras.UNSUPPORTED_VERSION, eras.unsupported(version, eras.MODERN_VERSIONS), data)
 
 
 def decode_value(value: str | None) -> str | None:

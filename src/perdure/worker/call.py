@@ -1,7 +1,8 @@
-"""One tool call from its raw arguments to its result. Every failure on the way is an envelope."""
+"""One tool call, from its raw arguments to its result. Every failure becomes an envelope."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
@@ -10,20 +11,23 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
+from perdure.present.error_text import sentence
 from perdure.present.normalize import arguments, given_arguments, presentation, required, strict_object
-from perdure.present.outcome import sentence
 from perdure.present.result import CallToolResult, answer, failure
 from perdure.present.tool_errors import os_refusal, tool_error
 from perdure.protocol.calls import Call
 from perdure.protocol.envelope import Envelope, ToolError, refuse
 from perdure.protocol.next_step import ask_user, call_again, complete
+from perdure.protocol.tool_groups import GROUP_OF
 from perdure.protocol.tools import View
 from perdure.storage.errors import StorageError, StoreReplaced
 from perdure.surfaces.port import Tool
 from perdure.worker.diagnostics import Diagnostics
-from perdure.worker.group_hints import hint_in_envelope, hint_in_payload
 
 REOPEN_TRIES: Final = 3
+# Groups that help although the error does not name one of their tools.
+_BY_REASON: Final = {"risk": "scratch"}
+_WORD = re.compile(r"[a-z0-9_]+")
 
 
 class ToolCall:
@@ -59,7 +63,7 @@ class ToolCall:
         try:
             return self._tool.is_brief(self._parse())
         except ToolError:
-            return False  # `start` meets it again, and answers it
+            return False  # `start` raises and answers it
 
     def start(self, reply: Callable[[CallToolResult], None], again: Callable[[], object]) -> None:
         """Run the handler. `reply` is called once: here, or by the thread that completes the handler's future. `again` has
@@ -144,7 +148,7 @@ def run(tool: Tool, called_as: str, raw_arguments: Raw | None, **options: Any) -
 
 
 def placed(envelope: Envelope, tool: str, sent: Mapping[str, Any]) -> Envelope:
-    """The envelope with the call that failed: its tool, and a next step that repeats its arguments."""
+    """Add the failed call to the envelope: its tool, and a next step that repeats its arguments."""
     context: dict[str, Any] = {"tool": tool, **envelope.context, "message": sentence(tool, envelope)}
     if "next" in context:
         context["next"] = complete(context["next"], tool, sent, envelope.draft)
@@ -152,12 +156,12 @@ def placed(envelope: Envelope, tool: str, sent: Mapping[str, Any]) -> Envelope:
 
 
 def _unexpected(tool: str, error: BaseException, diagnostics: Diagnostics) -> Envelope:
-    """An exception's message may quote content or host paths, so only its kind goes further."""
+    """The message of an exception may quote content or paths, so only its type is told."""
     incident = diagnostics.unexpected(tool, error)
     if isinstance(error, OSError):
         return os_refusal(error, incident=incident).envelope
     if isinstance(error, ImportError):
-        _look_again()
+        _clear_import_cache()
         return refuse(
             "blocked",
             "not_loaded",
@@ -179,7 +183,35 @@ def _unexpected(tool: str, error: BaseException, diagnostics: Diagnostics) -> En
     ).envelope
 
 
-def _look_again() -> None:
-    """A folder that could not be looked at once is taken for no folder by every later import, until this is forgotten."""
+def _clear_import_cache() -> None:
+    """Drop cached import failures: a folder that could not be read once would be skipped by every later import."""
     for path in [path for path, finder in sys.path_importer_cache.items() if finder is None]:
         del sys.path_importer_cache[path]
+
+
+# --- groups of tools that a session does not list ------------------------------------------------------------------
+
+
+def hint_in_envelope(envelope: Envelope, disabled: Collection[str]) -> Envelope:
+    """Add `enable`, the call that lists the group of the tools which the error tells the caller to use."""
+    context = envelope.context
+    if not disabled:
+        return envelope
+    words = _WORD.findall(f"{context.get('next', '')} {context.get('message', '')}")
+    named = [GROUP_OF.get(word) for word in words] + [_BY_REASON.get(str(context.get("reason")))]
+    group = next((name for name in named if name in disabled), None)
+    if group is None:
+        return envelope
+    return msgspec.structs.replace(envelope, context={**context, "enable": _enable(group)})
+
+
+def hint_in_payload(tool: str, payload: Any, disabled: Collection[str]) -> Any:
+    """After a conflict of `set_state` a lock, or a change of several keys, may help: the group `coordination`."""
+    is_conflict = tool == "set_state" and isinstance(payload, dict) and payload.get("status") == "conflict"
+    if is_conflict and "coordination" in disabled:
+        return {**payload, "enable": _enable("coordination")}
+    return payload
+
+
+def _enable(group: str) -> str:
+    return f"tools action=enable group={group}"

@@ -59,7 +59,7 @@ def open_write(settings: Settings, *, is_read_only: bool = False, lock_s: float 
     from perdure.storage.disk_cache import Shelved
     from perdure.storage.trust import TrustStore
     from perdure.storage.user_dirs import private_dir
-    from perdure.worker.logs import log_to_events
+    from perdure.worker.diagnostics import log_to_events
     from perdure.workspace import policy_file
     from perdure.workspace.workspace import Workspace, WorkspaceSettings
 

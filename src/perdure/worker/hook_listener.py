@@ -18,7 +18,7 @@ import msgspec
 
 from perdure.platform.locks import lock
 from perdure.platform.permissions import user_id
-from perdure.present.error_line import describe_error
+from perdure.present.error_text import describe_error
 from perdure.storage.user_dirs import private_dir
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from perdure.worker.call import ToolCall, placed
 from perdure.worker.context import Context, Running
 from perdure.worker.diagnostics import Diagnostics
 from perdure.worker.prompts import PROMPTS
-from perdure.worker.registry import Registry
 from perdure.worker.session import Asked, Refusal, Session, discovery
+from perdure.worker.tool_table import ToolTable
 
 Answer = bytes | Refusal
 
@@ -30,30 +30,28 @@ _encode = msgspec.json.encode
 
 
 class Methods:
-    """Answers from the registry. Lists are encoded once: they do not change while the worker lives."""
+    """Answers from the tool table. Lists are encoded once: they do not change while the worker runs."""
 
     def __init__(
         self,
-        registry: Registry,
+        tools: ToolTable,
         session: Session,
         view: View,
         roots: tuple[str, ...],
         diagnostics: Diagnostics,
     ) -> None:
-        self._registry = registry
+        self._tools = tools
         self._session = session
         self._view = view
         self._roots = roots
         self._diagnostics = diagnostics
         self._lists = {
-            "tools/list": _encode({"tools": registry.tool_definitions()}),
-            "resources/list": _encode({"resources": registry.resource_definitions()}),
+            "tools/list": _encode({"tools": tools.tool_definitions()}),
+            "resources/list": _encode({"resources": tools.resource_definitions()}),
             "resources/templates/list": b'{"resourceTemplates":[]}',
             "prompts/list": _encode({"prompts": [one.definition() for one in PROMPTS.values()]}),
         }
-        self._instructions = instructions(
-            [tool.spec.name for tool in registry], workspace=next(iter(roots), "")
-        )
+        self._instructions = instructions([tool.spec.name for tool in tools], workspace=next(iter(roots), ""))
 
     def immediate(self, asked: Asked) -> Answer | None:
         """The answer to a method that needs no work, or None."""
@@ -83,19 +81,19 @@ class Methods:
 
     def tool(self, asked: Asked) -> Tool | None:
         name = asked.text("name")
-        return self._registry.tool(name) if name is not None else None
+        return self._tools.tool(name) if name is not None else None
 
     def describe_unknown(self, asked: Asked) -> str:
-        """Why a call names no tool, and which one it may have meant."""
+        """The message for an unknown tool name, with the most similar one."""
         from perdure.protocol.unknown_tools import describe_unknown
 
         name = asked.text("name")
         if name is None:
             return "tools/call needs name, a string."
-        return describe_unknown(name, [tool.spec.name for tool in self._registry])
+        return describe_unknown(name, [tool.spec.name for tool in self._tools])
 
     def call(self, tool: Tool, key: str | None, asked: Asked, running: Running) -> ToolCall:
-        """The call of a tool. Whatever goes wrong inside it is a result, never a JSON-RPC error."""
+        """The call of a tool. An error inside it becomes a result, never a JSON-RPC error."""
 
         def context(view: View) -> Context:
             return Context(
@@ -123,14 +121,14 @@ class Methods:
         )
 
     def probe(self, asked: Asked, is_running: Callable[[str], bool]) -> Answer:
-        """What became of the call under a key. A call that runs here may still take effect: unknown."""
+        """The outcome of the call with this key. It is unknown while the call runs here."""
         key, name = asked.text("key"), asked.text("tool")
         if key is None or name is None:
             return Refusal(frames.INVALID_PARAMS, "key and tool must be strings.")
-        tool = self._registry.tool(name)
+        tool = self._tools.tool(name)
         if tool is None or is_running(key):
             return UNKNOWN_STATUS
-        match self._registry.probe(name, key):
+        match self._tools.probe(name, key):
             case Done(Envelope() as envelope, view):
                 return _encode(
                     {"status": "done", "result": failure(placed(envelope, name, {}), view or self._view)}
@@ -145,7 +143,7 @@ class Methods:
 
     def read(self, asked: Asked) -> Answer:
         uri = asked.text("uri")
-        resource = self._registry.resource(uri) if uri is not None else None
+        resource = self._tools.resource(uri) if uri is not None else None
         if resource is None:
             # 2026-07-28 retired the handshake era's own code for this.
             code = frames.INVALID_PARAMS if asked.era == "modern" else eras.RESOURCE_NOT_FOUND

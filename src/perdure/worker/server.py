@@ -28,14 +28,14 @@ from perdure.protocol.faults import QUEUE_FULL, Fault
 from perdure.protocol.frames import Malformed, Notification, Request, RequestId, Response
 from perdure.protocol.tool_groups import Profile
 from perdure.protocol.tools import DEFAULT_VIEW, View
+from perdure.supervise.line_io import Oversize
 from perdure.surfaces.port import Surface
 from perdure.worker.context import Running
-from perdure.worker.diagnostics import DEFAULT_LEVEL, Diagnostics
-from perdure.worker.logs import log_to_diagnostics
+from perdure.worker.diagnostics import DEFAULT_LEVEL, Diagnostics, log_to_diagnostics
 from perdure.worker.methods import Answer, Methods
-from perdure.worker.pipe import FrameReader, FrameWriter, Oversize, claim_stdio
-from perdure.worker.registry import Registry
+from perdure.worker.pipe import FrameReader, FrameWriter, claim_stdio
 from perdure.worker.session import Asked, Refusal, Session, shaped
+from perdure.worker.tool_table import ToolTable
 
 MAX_STREAMS: Final = 64
 DRAIN_S: Final = 2.0
@@ -52,7 +52,7 @@ class Server:
 
     def __init__(
         self,
-        registry: Registry,
+        tools: ToolTable,
         incoming: Iterator[bytes | Oversize],
         out: FrameWriter,
         *,
@@ -63,7 +63,7 @@ class Server:
         self._out = out
         self._diagnostics = diagnostics or Diagnostics()
         self._session = Session()
-        self._methods = Methods(registry, self._session, view, roots, self._diagnostics)
+        self._methods = Methods(tools, self._session, view, roots, self._diagnostics)
         self._incoming = incoming
         self._pool = ThreadPoolExecutor(MAX_THREADS, "call")
         self._ledger = threading.Lock()
@@ -282,10 +282,10 @@ def serve_stdio(
     source, sink = claim_stdio()
     diagnostics = Diagnostics(log_level, log_format)
     log_to_diagnostics(diagnostics)
-    registry = Registry(surfaces, tools, profile)
+    table = ToolTable(surfaces, tools, profile)
     out = FrameWriter(sink)
     gc.freeze()  # loaded modules stay: the collector need not look through them again
-    server = Server(registry, FrameReader(source), out, view=view, roots=roots, diagnostics=diagnostics)
+    server = Server(table, FrameReader(source), out, view=view, roots=roots, diagnostics=diagnostics)
     if not server.serve():
         sys.stderr.flush()
         os._exit(0)  # the interpreter would wait for the calls that still run

@@ -1,4 +1,4 @@
-"""Who is asking, and in which protocol era: decided for each request, so that one pipe serves both.
+"""The client and the protocol era of each request: one pipe serves both eras.
 
 initialize                            handshake era, whenever it comes (also after server/discover)
 a request with the _meta envelope     2026-07-28, once the envelope is whole and the version known
@@ -30,7 +30,6 @@ CAPABILITIES: Final[dict[str, Any]] = {"tools": {}, "resources": {}, "prompts": 
 
 _HANDSHAKE_ONLY: Final = frozenset({"ping", "logging/setLevel"})
 _MODERN_ONLY: Final = frozenset({"server/discover", "subscriptions/listen"})
-_REQUIRED: Final = (eras.META_VERSION, eras.META_CAPABILITIES)
 _SERVER_META: Final = msgspec.json.encode(SERVER_INFO)
 
 
@@ -76,7 +75,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class _Caller(msgspec.Struct, frozen=True):
-    """What the host says of the client that it calls for."""
+    """The client that the host calls for."""
 
     name: str | None = None
     session: str | None = None
@@ -85,16 +84,16 @@ class _Caller(msgspec.Struct, frozen=True):
 
 
 class Session:
-    """What the handshake said, and what a request without a handshake says about itself."""
+    """The client of the handshake; a 2026-07-28 request names its client itself."""
 
     def __init__(self) -> None:
         self._id = os.urandom(8).hex()
         self._client = "unknown"
-        self._told: tuple[bytes, _Caller] = b"", _Caller()
+        self._last_caller: tuple[bytes, _Caller] = b"", _Caller()
         self.log_level: str | None = None
 
     def asked(self, method: str, raw_params: Raw | None) -> Asked | Refusal:
-        """The request in its era, or why it is refused."""
+        """The request with its era, or an error."""
         try:
             params = members(raw_params) if raw_params is not None else {}
             meta = members(params["_meta"]) if "_meta" in params else {}
@@ -104,8 +103,8 @@ class Session:
             )
         is_modern = method != "initialize" and any(key in meta for key in eras.ENVELOPE_KEYS)
         if is_modern or method in _MODERN_ONLY:
-            if (refusal := _envelope_fault(meta)) is not None:
-                return refusal
+            if (fault := eras.check_envelope(meta)) is not None:
+                return Refusal(fault.code, fault.message, fault.data)
             if method in _HANDSHAKE_ONLY:
                 return Refusal(METHOD_NOT_FOUND, f"{method} is not part of {eras.LATEST_MODERN}")
         own = _name(meta.get(eras.META_CLIENT)) if is_modern else None
@@ -123,16 +122,16 @@ class Session:
         )
 
     def _caller(self, raw: Raw | None) -> _Caller:
-        """Whom the host calls for: as a rule the same as last time."""
+        """Decoded once while it stays the same."""
         if raw is None:
             return _Caller()
-        told = bytes(raw)
-        if told != self._told[0]:
+        encoded = bytes(raw)
+        if encoded != self._last_caller[0]:
             try:
-                self._told = told, msgspec.json.decode(told, type=prepare_type(_Caller))
+                self._last_caller = encoded, msgspec.json.decode(encoded, type=prepare_type(_Caller))
             except msgspec.MsgspecError:
-                self._told = told, _Caller()
-        return self._told[1]
+                self._last_caller = encoded, _Caller()
+        return self._last_caller[1]
 
     def initialize(self, asked: Asked, instructions: str) -> dict[str, Any]:
         self._client = _name(asked.params.get("clientInfo")) or self._client
@@ -153,25 +152,10 @@ def discovery(instructions: str) -> dict[str, Any]:
 
 
 def shaped(asked: Asked, result: bytes) -> bytes:
-    """A result as the era of its request wants it."""
+    """A result in the form of its request's era."""
     if asked.era == "handshake":
         return result
     return bytes(eras.modern_result(asked.method, result, _SERVER_META))
-
-
-def _envelope_fault(meta: Members) -> Refusal | None:
-    if missing := [key for key in _REQUIRED if key not in meta]:
-        return Refusal(INVALID_PARAMS, f"params._meta is missing {', '.join(missing)}")
-    version = _text(meta[eras.META_VERSION])
-    if version is None:
-        return Refusal(INVALID_PARAMS, f"{eras.META_VERSION} must be a string")
-    for key in (eras.META_CAPABILITIES, eras.META_CLIENT):
-        if key in meta and bytes(meta[key])[:1] != b"{":
-            return Refusal(INVALID_PARAMS, f"{key} must be an object")
-    if version not in eras.MODERN_VERSIONS:
-        data = {"supported": list(eras.SUPPORTED_VERSIONS), "requested": version}
-        return Refusal(eras.UNSUPPORTED_VERSION, eras.unsupported(version, eras.SUPPORTED_VERSIONS), data)
-    return None
 
 
 def _text(raw: Raw | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Which tool and which resource a name stands for, over every surface the worker serves."""
+"""The tools and resources of all surfaces of a worker, by name."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ERROR_SCHEMA = Resource(
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """A tool and the surface whose journal knows what became of its calls."""
+    """A tool and its surface, whose journal knows the outcome of its calls."""
 
     tool: Tool
     surface: Surface
 
 
-class Registry:
-    """Built once; a name that two tools claim is refused here, not found out at a call.
+class ToolTable:
+    """Built once. Two tools of one name are refused here, not at a call.
 
     With `only`, no other tool is listed or called. Tools outside `profile` can be called, and are not listed.
     """
