@@ -20,7 +20,7 @@ from perdure.registry.entry import Entry
 from perdure.registry.errors import InvalidEntry, Quarantined
 from perdure.registry.file.backend import FileBackend, open_markdown
 from perdure.registry.file.lock import FileLock
-from perdure.registry.redaction import shown_url
+from perdure.registry.redaction import mask_url
 from perdure.registry.resolved_entry import resolve
 from perdure.registry.templates import Template
 from testbed import Bed
@@ -246,4 +246,4 @@ def test_l4_a_command_warns_of_nothing_that_it_was_not_asked_about(tmp_path: Pat
 
 
 def test_l5_a_redacted_url_still_says_where(tmp_path: Path) -> None:
-    assert "host.test" in shown_url("https://user:pw@host.test/mcp?key=x")
+    assert "host.test" in mask_url("https://user:pw@host.test/mcp?key=x")

@@ -23,9 +23,9 @@ from perdure.registry.clients.references import (
     meaning,
     parse_template,
 )
-from perdure.registry.clients.secrets import REFERRED_TO, move_secrets
 from perdure.registry.clients.table import CLIENTS, Client
 from perdure.registry.entry import Entry, check_name
+from perdure.registry.portable import IN_USE, move_secrets
 from perdure.registry.templates import Template
 
 CLIENT = pytest.mark.parametrize("client", ALL, ids=lambda one: one.name)
@@ -243,7 +243,7 @@ def test_a_name_we_cannot_have_becomes_the_nearest_that_we_can(name: str) -> Non
 
 
 def test_secrets_of_two_servers_never_share_a_variable() -> None:
-    taken: dict[str, str] = {"SHARED_TOKEN": REFERRED_TO}
+    taken: dict[str, str] = {"SHARED_TOKEN": IN_USE}
     one, _ = move_secrets(local("one", env={"API_KEY": Template("aaaa")}), taken)
     two, _ = move_secrets(local("two", env={"API_KEY": Template("bbbb")}), taken)
     same, _ = move_secrets(local("same", env={"API_KEY": Template("aaaa")}), taken)

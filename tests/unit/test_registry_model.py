@@ -22,7 +22,7 @@ from perdure.protocol.replay import ProbeRequired
 from perdure.registry.entry import LINE_BREAKS, Entry, Replay, Timeouts, check_name
 from perdure.registry.entry_json import from_wire, to_wire
 from perdure.registry.errors import InvalidEntry, InvalidName, RegistryError, UnsetVariable
-from perdure.registry.redaction import REDACTED, scrubbed, shown_args, shown_entry, shown_url, shown_value
+from perdure.registry.redaction import REDACTED, mask_args, mask_entry, mask_url, mask_value, scrub
 from perdure.registry.resolved_entry import resolve
 from perdure.registry.templates import Template
 
@@ -213,7 +213,7 @@ def test_everything_secret_of_an_entry_is_hidden_and_references_are_shown() -> N
         env={"K": Template(SECRET), "L": Template("$TOK"), "M": Template(f"${{TOK:-{SECRET}}}")},
         extra={"unknown": SECRET},
     )
-    shown = shown_entry(entry)
+    shown = mask_entry(entry)
     text = msgspec.json.encode(shown).decode()
     assert SECRET not in text
     assert SECRET[:7] not in text
@@ -223,17 +223,17 @@ def test_everything_secret_of_an_entry_is_hidden_and_references_are_shown() -> N
 
 def test_a_url_keeps_its_host_and_loses_its_credentials() -> None:
     assert (
-        shown_url(f"https://user:pw@host.test:8/p?k={SECRET}&r=$TOK#x")
+        mask_url(f"https://user:pw@host.test:8/p?k={SECRET}&r=$TOK#x")
         == f"https://{REDACTED}@host.test:8/p?k={REDACTED}&r=$TOK#{REDACTED}"
     )
-    assert shown_url("https://host.test/mcp") == "https://host.test/mcp"
-    assert SECRET not in shown_url(f"https://host.test/s/{SECRET}/mcp")
+    assert mask_url("https://host.test/mcp") == "https://host.test/mcp"
+    assert SECRET not in mask_url(f"https://host.test/s/{SECRET}/mcp")
 
 
 def test_how_a_token_is_sent_is_shown_and_the_token_is_not() -> None:
-    assert shown_value(Template("Bearer $TOK")) == "Bearer $TOK"
-    assert shown_value(Template(f"Bearer {SECRET}")) == f"Bearer {REDACTED}"
-    assert shown_args(["--password", "$P"]) == ["--password", "$P"]
+    assert mask_value(Template("Bearer $TOK")) == "Bearer $TOK"
+    assert mask_value(Template(f"Bearer {SECRET}")) == f"Bearer {REDACTED}"
+    assert mask_args(["--password", "$P"]) == ["--password", "$P"]
 
 
 def test_a_key_of_each_format_that_the_risk_check_knows_is_hidden() -> None:
@@ -241,27 +241,27 @@ def test_a_key_of_each_format_that_the_risk_check_knows_is_hidden() -> None:
     rows = (line.split(" ", 1) for line in MARKED.strip().splitlines())
     keys = {name: filled(chance, form) for name, form in rows}
     assert len(keys) > 200
-    assert [name for name, key in keys.items() if key in " ".join(shown_args(["server.py", key]))] == []
-    assert [name for name, key in keys.items() if key in scrubbed(f"refused: {key}\n")] == []
+    assert [name for name, key in keys.items() if key in " ".join(mask_args(["server.py", key]))] == []
+    assert [name for name, key in keys.items() if key in scrub(f"refused: {key}\n")] == []
 
 
 def test_words_paths_and_versions_are_shown() -> None:
     text = (
         "2026-01-02T03:04:05.678 ModuleNotFoundError at /usr/lib/python3.11/site-packages/acme_server.py:33"
     )
-    assert scrubbed(text) == text
+    assert scrub(text) == text
     words = [
         "@acme/server-filesystem@2025.11.25",
         "--log-level=DEBUG",
         "client-side-rendering-v2",
         "API_VERSION_2",
     ]
-    assert shown_args(words) == words
+    assert mask_args(words) == words
 
 
 def test_foreign_text_loses_the_values_it_was_given_and_what_looks_like_a_key() -> None:
     text = f"error: password hunter22 refused at https://u:p@h.test/x, key {SECRET}, api_key=abcdefgh"
-    found = scrubbed(text, ["hunter22", "1"])
+    found = scrub(text, ["hunter22", "1"])
     assert "hunter22" not in found
     assert SECRET not in found
     assert "u:p" not in found
@@ -309,6 +309,6 @@ def test_a_probe_is_read_as_catalogs_of_version_0_1_0_send_it() -> None:
 
 @pytest.mark.parametrize("key", ["sk-abcdef12", "ghp_abcdefghijklmnopqrst", "xoxb-abcdefgh", "AKIAABCDEFGH"])
 def test_what_begins_as_a_key_does_is_hidden_though_it_is_short_or_not_random(key: str) -> None:
-    assert key not in scrubbed(f"refused: {key}")
-    assert key not in " ".join(shown_args(["server.py", key]))
-    assert key not in shown_url(f"https://host.test/s/{key}/mcp")
+    assert key not in scrub(f"refused: {key}")
+    assert key not in " ".join(mask_args(["server.py", key]))
+    assert key not in mask_url(f"https://host.test/s/{key}/mcp")

@@ -23,7 +23,7 @@ from perdure.protocol.fault_messages import host_error
 from perdure.protocol.faults import UNAVAILABLE as UNAVAILABLE_MOUNT
 from perdure.protocol.faults import Fault
 from perdure.protocol.frames import RequestId, encode_raw_error
-from perdure.registry.redaction import scrubbed
+from perdure.registry.redaction import scrub
 
 # The calls that the server refused for want of a right, by their id, with what it wants.
 Refusals = dict[RequestId | None, str]
@@ -61,7 +61,7 @@ def _end(target: Target, reason: str, code: int, tokens: Sequence[str] = ()) -> 
 
 def _say(target: Target, text: str, tokens: Sequence[str] = ()) -> None:
     secrets = [target.url, *target.headers.values(), target.oauth.get("client_secret", ""), *tokens]
-    print(f"bridge: {scrubbed(text, secrets)}", file=sys.stderr, flush=True)
+    print(f"bridge: {scrub(text, secrets)}", file=sys.stderr, flush=True)
 
 
 def _write(frame: bytes) -> None:

@@ -1,7 +1,7 @@
 """The registry as the host sees it: which servers to mount, what each is started with, and what changed since.
 
 Only looked at where there is one. References are resolved when a server is started and kept nowhere; what a server
-says on standard error is scrubbed of them. A registry that cannot be read now leaves the mounts as they are.
+says on standard error is scrub of them. A registry that cannot be read now leaves the mounts as they are.
 
 A registry in the workspace, and `[mounts]` of the workspace's `perdure.toml`, are mounted once the user trusts them.
 Until then their servers are listed and not started, and the user's own registry is used.
@@ -393,10 +393,10 @@ class RegistryMounts:
             f"perdure registry login {spec.name}",
         )
 
-    def scrubbed(self, spec: MountSpec, tail: bytes, environ: Mapping[str, str]) -> str:
+    def scrub(self, spec: MountSpec, tail: bytes, environ: Mapping[str, str]) -> str:
         """What may be shown of the end of a server's standard error."""
         from perdure.registry.errors import RegistryError
-        from perdure.registry.redaction import scrubbed
+        from perdure.registry.redaction import scrub
         from perdure.registry.resolved_entry import resolve
 
         entry = self._entries.get(spec.name)
@@ -407,7 +407,7 @@ class RegistryMounts:
         text = tail.decode("utf-8", "replace")
         if len(tail) >= 4096:
             text = text.partition("\n")[2]  # its first line may be half a secret
-        return scrubbed(text, secrets).strip()[-TAIL_CHARACTERS:]
+        return scrub(text, secrets).strip()[-TAIL_CHARACTERS:]
 
     # --- what its tools were ----------------------------------------------------------------------------------
 
@@ -465,9 +465,9 @@ def _facts(path: str) -> tuple[object, ...]:
 def _read_fault(place: str, error: Exception) -> Fault:
     """Why a registry could not be read. Of an exception that is a bug of ours nothing but its name is said."""
     from perdure.registry.errors import RegistryError
-    from perdure.registry.redaction import shown_url
+    from perdure.registry.redaction import mask_url
 
-    place = printable(shown_url(place) if "://" in place else place)
+    place = printable(mask_url(place) if "://" in place else place)
     kept = "its servers stay as they are until it can be read"
     if isinstance(error, RegistryError):
         message = printable(error.message)
@@ -483,9 +483,9 @@ def _shown_command(entry: Entry) -> tuple[str, ...]:
     """References as they are: this is kept with the server's catalog."""
     if entry.command is not None:
         return (entry.command.text, *(arg.text for arg in entry.args))
-    from perdure.registry.redaction import shown_url
+    from perdure.registry.redaction import mask_url
 
-    return (entry.transport, shown_url(entry.url) if entry.url is not None else "")
+    return (entry.transport, mask_url(entry.url) if entry.url is not None else "")
 
 
 def _bridge_command() -> tuple[str, ...]:

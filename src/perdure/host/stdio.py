@@ -314,7 +314,7 @@ class StdioHost:
         spec, fault, stderr = self.kernel.specs.get(mount), ended.fault, ""
         if spec is not None and self.registry is not None:
             if child.tail:
-                stderr = self.registry.scrubbed(spec, child.tail, self._environ)
+                stderr = self.registry.scrub(spec, child.tail, self._environ)
             if spec.managed:
                 fault = self.registry.explained(spec, fault, ended.code)
         self.runner.feed(ChildLost(mount, generation, fault, ended.code, stderr))

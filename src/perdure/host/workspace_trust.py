@@ -230,11 +230,11 @@ def _added_commands(document: Document) -> list[str]:
 
 
 def start_of(entry: Entry) -> Start:
-    from perdure.registry.redaction import shown_args, shown_url
+    from perdure.registry.redaction import mask_args, mask_url
 
     if entry.command is not None:
-        return Start(entry.name, command=command_line(shown_args([entry.command, *entry.args])))
-    return Start(entry.name, url=printable(shown_url(entry.url) if entry.url is not None else ""))
+        return Start(entry.name, command=command_line(mask_args([entry.command, *entry.args])))
+    return Start(entry.name, url=printable(mask_url(entry.url) if entry.url is not None else ""))
 
 
 def command_line(words: list[str]) -> str:
@@ -245,14 +245,14 @@ def command_line(words: list[str]) -> str:
 
 def _entry_facts(entry: Entry) -> Iterator[str]:
     from perdure.registry.entry import Entry
-    from perdure.registry.redaction import shown_entry
+    from perdure.registry.redaction import mask_entry
 
     start = start_of(entry)
     verb = "start" if start.command else "connect"
     note = "" if entry.enabled else " (disabled)"
     yield f"{verb} {entry.name}: {start.shown}{note}"
-    known = shown_entry(entry)
-    usual = shown_entry(
+    known = mask_entry(entry)
+    usual = mask_entry(
         Entry(name=entry.name, transport=entry.transport, command=entry.command, url=entry.url)
     )
     for key in ("cwd", "env", "headers", "oauth", "tools", "replay", "start", "restart", "timeouts"):
@@ -263,7 +263,7 @@ def _entry_facts(entry: Entry) -> Iterator[str]:
 def _settings_contents(path: str, content: bytes, environ: Mapping[str, str]) -> Contents:
     from perdure.host.settings_file import parse_file
     from perdure.host.workspace_settings import waiting_keys
-    from perdure.registry.redaction import shown_args
+    from perdure.registry.redaction import mask_args
 
     user = read_file(user_file(environ))
     try:
@@ -271,7 +271,7 @@ def _settings_contents(path: str, content: bytes, environ: Mapping[str, str]) ->
         mounts = file_mounts(written)
     except SettingsError as error:
         return Contents(problem=str(error))
-    starts = tuple(Start(name, command=command_line(shown_args(list(argv)))) for name, argv in mounts.items())
+    starts = tuple(Start(name, command=command_line(mask_args(list(argv)))) for name, argv in mounts.items())
     table = _parsed(content)
     keys = []
     for key in waiting_keys(written, user, os.path.dirname(path)):
@@ -321,7 +321,7 @@ def _loosening(table: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _leaves(key: str, value: Any) -> Iterator[str]:
     """One line per value, so that a difference shows exactly what differs."""
-    from perdure.registry.redaction import scrubbed, shown_url
+    from perdure.registry.redaction import mask_url, scrub
 
     if value in (None, "", [], {}, False):
         return
@@ -330,7 +330,7 @@ def _leaves(key: str, value: Any) -> Iterator[str]:
             yield from _leaves(f"{key}.{name}", one)
         return
     if isinstance(value, str):
-        value = shown_url(value) if "://" in value else scrubbed(value)
+        value = mask_url(value) if "://" in value else scrub(value)
     from json import dumps
 
     yield printable(f"{key} = {dumps(value, ensure_ascii=False, default=str)}")

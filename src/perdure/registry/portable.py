@@ -1,103 +1,122 @@
-"""Entries as they may leave this machine: references stay, literal values that could be secret become references.
+"""Entries without literal secrets, each replaced by a reference to a variable: for a catalog, and for an import.
 
-The one who installs such an entry sets the variable; what it holds here is nobody else's business.
+`without_secrets` prepares an entry for other machines: every literal that could be a secret becomes a reference. The user of
+the other machine sets the variable. `move_secrets` takes an entry over from a client's file: only what looks like a secret
+becomes a reference, so that no second file holds it.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from itertools import chain, count
+from typing import Any, Final
 
+import msgspec
 from msgspec import structs
 
 from perdure.registry.entry import Entry
 from perdure.registry.errors import InvalidEntry
-from perdure.registry.redaction import REDACTED, is_secret_name, scrubbed, shown_args, shown_url
-from perdure.registry.templates import Literal, Part, Template, variable_name
+from perdure.registry.redaction import replace_secrets, scrub
+from perdure.registry.templates import Reference, Template, variable_name
+from perdure.risk.short_text import is_secret_value
 
+# Beside a reference a short literal says how a token is sent; a longer one could be half of a secret.
 SHORT_LITERAL: Final = 8
+# Stands for the unknown value of a variable that is in use.
+IN_USE: Final = "\0"
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+class MovedSecret(msgspec.Struct, frozen=True):
+    """A secret that stays in the client's file, and the variable that stands for it in the registry."""
+
+    name: str
+    field: str
+    variable: str
+
+
+class _Variables:
+    """Names a variable for each secret. Two secrets never share one; `taken` maps variables to their values."""
+
+    short = SHORT_LITERAL
+
+    def __init__(self, entry: Entry, taken: dict[str, str], *, every_literal: bool) -> None:
+        self.every_literal = every_literal
+        self.moved: list[MovedSecret] = []
+        self._entry = entry.name
+        self._taken = taken
+
+    def literal(self, field: str, name: str, secret: str) -> str:
+        variable = self._variable(field, name, secret)
+        self._taken[variable] = secret
+        self.moved.append(MovedSecret(self._entry, field, variable))
+        return f"${variable}"
+
+    def default(self, reference: Reference) -> str:
+        is_secret = is_secret_value(reference.variable, reference.default or "")
+        return f"${{{reference.variable}}}" if is_secret and self.every_literal else reference.source
+
+    def _variable(self, field: str, name: str, secret: str) -> str:
+        is_own = field.startswith("env ") and _VARIABLE.fullmatch(
+            name
+        )  # an environment variable keeps its name
+        first = name if is_own else variable_name(name) or "_"
+        prefix = variable_name(self._entry)
+        longer = first if first.startswith(prefix) else variable_name(prefix, first)
+        names = chain((first, longer), (f"{longer}_{number}" for number in count(2)))
+        return next(name for name in names if self._taken.get(name, secret) == secret)
 
 
 def without_secrets(entry: Entry) -> Entry:
-    """The same entry without a literal secret. Keys that are not ours are left at home."""
-    prefix = variable_name(entry.name) or "SERVER"
-    return structs.replace(
-        entry,
-        title=scrubbed(entry.title),
-        description=scrubbed(entry.description),
-        env={name: _named(name, value) for name, value in entry.env.items()},
-        headers={name: _named(name, value, prefix) for name, value in entry.headers.items()},
-        oauth={
-            name: _named(name, value, prefix) if is_secret_name(name) else value
-            for name, value in entry.oauth.items()
-        },
-        args=tuple(
-            _hidden(arg, shown, f"{prefix}_{number}_SECRET")
-            for number, (arg, shown) in enumerate(zip(entry.args, shown_args(entry.args), strict=True), 1)
-        ),
-        url=_hidden(entry.url, shown_url(entry.url), f"{prefix}_URL_SECRET")
-        if entry.url is not None
-        else None,
-        extra={},
-    )
+    """The entry without a literal secret, and without keys of other programs."""
+    replaced, _ = _replace(entry, {}, every_literal=True)
+    return structs.replace(replaced, title=scrub(entry.title), description=scrub(entry.description), extra={})
+
+
+def move_secrets(entry: Entry, taken: dict[str, str]) -> tuple[Entry, tuple[MovedSecret, ...]]:
+    """The entry with its literal secrets as references. `taken` holds the variables of earlier entries."""
+    return _replace(entry, taken, every_literal=False)
+
+
+def _replace(
+    entry: Entry, taken: dict[str, str], *, every_literal: bool
+) -> tuple[Entry, tuple[MovedSecret, ...]]:
+    variables = _Variables(entry, taken, every_literal=every_literal)
+    fields: dict[str, Any] = {}
+    for key, value in replace_secrets(entry, variables).items():
+        match value:
+            case dict():
+                fields[key] = {name: Template(text) for name, text in value.items()}
+            case list():
+                fields[key] = tuple(map(Template, value))
+            case str():
+                fields[key] = Template(value)
+    return structs.replace(entry, **fields), tuple(variables.moved)
 
 
 def check_portable(entry: Entry) -> None:
-    """Raises InvalidEntry that names what would have to stay at home, and never its value."""
-    fit = without_secrets(entry)
-    kept = [
-        f"{kind} {name}"
-        for field, kind in (("env", "env"), ("headers", "header"), ("oauth", "oauth"))
-        for name, value in getattr(entry, field).items()
-        if getattr(fit, field)[name] != value
-    ]
-    kept += ["url"] if fit.url != entry.url else []
-    kept += ["an argument"] if fit.args != entry.args else []
-    if kept:
+    """Raise InvalidEntry, which names each field with a literal secret and never its value."""
+    _, moved = _replace(entry, {}, every_literal=True)
+    if moved:
+        fields = dict.fromkeys(secret.field.replace("headers ", "header ") for secret in moved)
         raise InvalidEntry(
-            f"{', '.join(kept)} of {entry.name} could be a secret and is not sent to a catalog",
+            f"{', '.join(fields)} of {entry.name} could be a secret and is not sent to a catalog",
             entry=entry.name,
             hint="refer to a variable instead: NAME=$NAME",
         )
 
 
-def restore_secrets(sent: Entry, here: Entry) -> Entry:
-    """What was sent, with the values that were never sent out put back in where the sender left them as they were."""
-    shown = without_secrets(here)
-    changes: dict[str, object] = {"extra": sent.extra or here.extra}
-    for field in ("title", "description", "args", "url"):
-        if getattr(sent, field) == getattr(shown, field):
-            changes[field] = getattr(here, field)
+def restore_secrets(received: Entry, stored: Entry) -> Entry:
+    """The received entry, with stored values where it still has what `without_secrets` put in their place."""
+    sent = without_secrets(stored)
+    changes: dict[str, object] = {"extra": received.extra or stored.extra}
+    for field in ("title", "description", "command", "args", "cwd", "url"):
+        if getattr(received, field) == getattr(sent, field):
+            changes[field] = getattr(stored, field)
     for field in ("env", "headers", "oauth"):
-        own, public = getattr(here, field), getattr(shown, field)
+        own, public = getattr(stored, field), getattr(sent, field)
         changes[field] = {
             name: own[name] if value == public.get(name) else value
-            for name, value in getattr(sent, field).items()
+            for name, value in getattr(received, field).items()
         }
-    return structs.replace(sent, **changes)
-
-
-def _named(name: str, value: Template, prefix: str = "") -> Template:
-    """A value of env or headers: a literal becomes the variable of its name, a telling default goes.
-
-    Beside a reference a short literal is how a token is sent (`Bearer `); a longer one could be half of a secret.
-    """
-    if not value.text:
-        return value
-    if value.is_literal or any(
-        isinstance(part, Literal) and len(part.text) > SHORT_LITERAL for part in value.parts
-    ):
-        return Template(f"${variable_name(f'{prefix} {name}')}")
-    return Template("".join(_part(part, name) for part in value.parts))
-
-
-def _part(part: Part, name: str) -> str:
-    if isinstance(part, Literal):
-        return part.text.replace("$", "$$")
-    tells = (
-        is_secret_name(part.variable) or is_secret_name(name) or scrubbed(part.default or "") != part.default
-    )
-    return f"${{{part.variable}}}" if part.default and tells else part.source
-
-
-def _hidden(template: Template, shown: str, variable: str) -> Template:
-    return template if REDACTED not in shown else Template(shown.replace(REDACTED, f"${{{variable}}}"))
+    return structs.replace(received, **changes)

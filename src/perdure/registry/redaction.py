@@ -1,249 +1,251 @@
-"""The one place that makes an entry, a URL, arguments or foreign text fit to be shown.
+"""Entries, URLs, arguments and foreign text without their secrets.
 
-References are shown: they are names. Literal values of env and headers, the userinfo and the query of a URL, and
-arguments that look like secrets are replaced by `[redacted]`; the host of a URL stays readable. The formats of keys, and
-what counts as random, are those of the risk check. It is loaded only for a text that may hold a secret.
+References are shown: they are names. Literal values of env and headers, the userinfo and the query of a URL, and arguments
+that look like secrets are replaced; the host of a URL stays readable. `perdure.risk.short_text` says what a secret is.
+
+One walk over the texts of an entry serves three uses. `Replacement` says what is written in place of a secret: the marker
+for output, or a reference to a variable (`perdure.registry.portable`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, Protocol
 
 from perdure.registry.entry import Entry
 from perdure.registry.entry_json import members
-from perdure.registry.templates import Literal, Reference, Template
+from perdure.registry.templates import Reference, Template, escape
+from perdure.risk.short_text import is_random, is_secret_name, is_secret_value, mask_secrets
 
 REDACTED: Final = "[redacted]"
-# Shorter values are words like `info` or `1`, and hide nothing but the text around them.
-LEAST_SECRET: Final = 6
-LEAST_RANDOM: Final = 20
+# Shorter values are words like `info` or `1`; replacing them would hide the text around them.
+MIN_SECRET: Final = 6
 
-_SCHEME_WORDS: Final = ("bearer ", "basic ", "token ", "digest ", "apikey ")
-_SECRET_NAME: Final = re.compile(
-    r"(?i)(?:^|[-_.])(?:token|secret|passw(?:or)?d|pwd|pass|credentials?|auth|authorization|bearer|cookie|session"
-    r"|(?:api|access|private|secret|auth|signing|encryption|account)[-_.]?keys?|keys?|pat|dsn)$"
-    r"|(?:apikey|accesskey|authtoken|accesstoken|bearertoken|clientsecret|connectionstring)$"
-)
-# Beginnings of keys that are hidden whatever follows: the risk check asks for a whole, random key.
-_PREFIXES: Final = (
-    "sk-", "sk_", "rk_", "pk_live_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xoxa-", "xoxb-",
-    "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-", "xapp-", "AKIA", "ASIA", "AIza", "ya29.", "hf_", "npm_", "pypi-",
-    "dop_v1_", "shpat_", "SG.", "eyJ", "lin_api_", "ntn_", "secret_", "figd_", "tvly-", "pplx-", "gsk_", "r8_", "dapi",
-    "sbp_", "whsec_", "xai-", "nvapi-", "tskey-", "hvs.", "AGE-SECRET-KEY-",
-)  # fmt: skip
-_KNOWN_KEY: Final = re.compile(
-    rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, _PREFIXES))})[A-Za-z0-9_\-+/=.]{{6,}}"
-)
-# Long enough for a key, and not a word in lower case.
-_MAY_BE_TOKEN: Final = re.compile(r"(?=[a-z_.~$=:+-]*[0-9A-Z])[A-Za-z0-9_.~$=:+-]{16,}")
-_RUN: Final = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9_\-+=.]{16,}")
-_MIXED: Final = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])")
+_SCHEME: Final = re.compile(r"(?:bearer|basic|token|digest|apikey) +", re.IGNORECASE)
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]*")
-_ASSIGNED: Final = re.compile(
-    r"(?i)\b((?:[a-z0-9]+[-_.])*(?:token|secret|password|passwd|api[-_]?key|authorization)\"?\s*[=:]\s*\"?)"
-    r"((?:bearer |basic )?)[^\s\"',;]{4,}"
-)
-# Numbers, switches and places of files: `MAX_TOKENS=4096`, `TOKEN_FILE=/run/token`.
-_HARMLESS: Final = re.compile(r"(?i)[0-9.]+|true|false|yes|no|on|off|none|(?:~|\.{1,2})?/.*")
 _ENV_OPTIONS: Final = frozenset({"-e", "--env", "-E", "--set-env"})
 _HEADER_OPTIONS: Final = frozenset({"-H", "--header", "--headers"})
 
 
-def shown_value(template: Template) -> str:
-    """A value of env or headers: its references, and the word that names how a token is sent."""
-    found = ""
-    for part in template.parts:
-        if isinstance(part, Reference):
-            found += _shown_reference(part)
-        elif not found and part.text.lower().startswith(_SCHEME_WORDS):
-            word, _, rest = part.text.partition(" ")
-            found += f"{word} " + (REDACTED if rest else "")
-        else:
-            found += REDACTED
-    return found
+class Replacement(Protocol):
+    """What is written in place of a secret."""
+
+    @property
+    def every_literal(self) -> bool:
+        """Whether each literal of env, headers and a query is replaced, or only one that looks like a secret."""
+
+    @property
+    def short(self) -> int:
+        """Beside a reference, a literal of so many characters says how a token is sent, and stays."""
+
+    def literal(self, field: str, name: str, secret: str) -> str:
+        """`field` says where the secret is, `name` suggests what to call it."""
+
+    def default(self, reference: Reference) -> str:
+        """A reference with a default, which may be a secret."""
 
 
-def shown_url(url: Template | str) -> str:
-    """A URL without its userinfo, the values of its query, its fragment, and what in its path looks like a key."""
-    text = url.text if isinstance(url, Template) else url
-    scheme, mark, rest = text.partition("://")
-    if not mark:
-        return _shown_template(Template(text))
-    rest, _, fragment = rest.partition("#")
-    rest, asked, query = rest.partition("?")
-    authority, slash, path = rest.partition("/")
-    userinfo, at, host = authority.rpartition("@")
-    shown = f"{scheme}://{(REDACTED if not _is_reference(userinfo) else userinfo) + '@' if at else ''}{host}"
-    shown += slash + "/".join(REDACTED if _is_key(part) else part for part in path.split("/"))
-    if asked:
-        shown += "?" + "&".join(_shown_parameter(one) for one in query.split("&"))
-    return shown + (f"#{REDACTED}" if fragment else "")
+class _Marker:
+    every_literal = True
+    short = 0
+
+    def literal(self, field: str, name: str, secret: str) -> str:
+        return REDACTED
+
+    def default(self, reference: Reference) -> str:
+        return reference.source.replace(f":-{reference.default}", f":-{REDACTED}")
 
 
-def shown_args(args: Sequence[Template | str]) -> list[str]:
-    """Arguments, with every value hidden that an option names a secret, or that looks like one."""
-    found: list[str] = []
-    after = ""
-    for arg in args:
-        text = arg.text if isinstance(arg, Template) else arg
-        found.append(_shown_argument(text, after))
-        after = text
-    return found
+_MARKER: Final = _Marker()
 
 
-def shown_env(values: Mapping[str, Template]) -> dict[str, str]:
-    return {name: shown_value(value) for name, value in values.items()}
+# --- Output ---
 
 
-def shown_entry(entry: Entry) -> dict[str, Any]:
-    """Everything of an entry that a person may see, as plain JSON; references unresolved."""
-    found = members(entry, whole=True)
-    for key in ("command", "cwd"):
-        if (template := getattr(entry, key)) is not None:
-            found[key] = _shown_template(template)
-    found |= {
+def mask_entry(entry: Entry) -> dict[str, Any]:
+    """The whole entry as JSON; references unresolved, secrets masked."""
+    fields = members(entry, whole=True) | replace_secrets(entry, _MARKER)
+    fields |= {
         "title": entry.title or None,
-        "description": scrubbed(entry.description),
-        "args": shown_args(entry.args),
-        "env": shown_env(entry.env),
-        "url": shown_url(entry.url) if entry.url is not None else None,
-        "headers": shown_env(entry.headers),
-        "oauth": {
-            name: shown_value(value) if is_secret_name(name) else _shown_template(value)
-            for name, value in entry.oauth.items()
-        },
+        "description": scrub(entry.description),
         "extra": dict.fromkeys(entry.extra, REDACTED),
     }
     if entry.provenance is not None:
-        found["provenance"] |= {
-            "catalog": shown_url(entry.provenance.catalog),
-            "package": scrubbed(entry.provenance.package),
+        fields["provenance"] |= {
+            "catalog": mask_url(entry.provenance.catalog),
+            "package": scrub(entry.provenance.package),
         }
-    return {key: value for key, value in found.items() if value or key not in ("provenance", "extra")}
+    return {key: value for key, value in fields.items() if value or key not in ("provenance", "extra")}
 
 
-def scrubbed(text: str, secrets: Iterable[str] = ()) -> str:
-    """Foreign text, such as what a server wrote to standard error, without the secrets it was started with."""
-    for secret in sorted({one for one in secrets if len(one) >= LEAST_SECRET}, key=len, reverse=True):
+def mask_value(value: Template) -> str:
+    """A value of env or headers: its references, and the word that names how a token is sent."""
+    return _replace_literals(value, "", "", _MARKER)
+
+
+def mask_args(args: Sequence[Template | str]) -> list[str]:
+    return list(_replace_args(args, _MARKER))
+
+
+def mask_url(url: Template | str) -> str:
+    """Without its userinfo, the values of its query, its fragment, and what looks like a key in its path."""
+    return _replace_in_url(str(url), "url", _MARKER)
+
+
+def scrub(text: str, secrets: Iterable[str] = ()) -> str:
+    """Foreign text, such as a server's standard error, without known secrets and without what looks like one."""
+    for secret in sorted({secret for secret in secrets if len(secret) >= MIN_SECRET}, key=len, reverse=True):
         text = text.replace(secret, REDACTED)
-    text = _URL.sub(_shown_place, text)
-    text = _ASSIGNED.sub(rf"\1\2{REDACTED}", text)
-    text = _KNOWN_KEY.sub(REDACTED, text)
-    if not _MAY_BE_TOKEN.search(text):
-        return text
-    from perdure.risk.tokens import mask_tokens
-
-    return _RUN.sub(
-        lambda run: (
-            REDACTED if _is_marked(run[0]) or (_MIXED.match(run[0]) and is_random(run[0])) else run[0]
-        ),
-        mask_tokens(text, REDACTED),
-    )
+    return mask_secrets(_URL.sub(lambda url: _scrub_url(url[0]), text), REDACTED)
 
 
-def is_random(text: str) -> bool:
-    """Whether a generator made it; not words, a version or a date."""
-    from perdure.risk.values import random_value
-
-    return not _is_words(text) and random_value(text.encode("utf-8", "replace"), least=LEAST_RANDOM)
-
-
-def _is_marked(text: str) -> bool:
-    """Whether it begins as a vendor's keys do, although it is not one of them as a whole."""
-    from perdure.risk.tokens import marks
-
-    return text.startswith(marks()) and not _is_words(text)
+def _scrub_url(url: str) -> str:
+    rest = url.partition("://")[2]
+    has_secret = any(mark in rest for mark in "@?#") or any(map(_is_key, rest.split("/")[1:]))
+    return mask_url(url) if has_secret else url
 
 
-def _is_words(text: str) -> bool:
-    """Words and versions, such as `server-filesystem-2025.11.25`."""
-    return all(part.isalpha() or part.isdigit() or len(part) <= 4 for part in re.split(r"[-_.]", text))
+# --- The walk over an entry ---
 
 
-def looks_secret(name: str, value: str) -> bool:
-    """Whether a literal value is meant to be kept secret, by its name or by itself."""
-    if not value:
-        return False
-    if is_secret_name(name) or scrubbed(value) != value or is_random(value):
-        return True
-    return is_suspect_name(name) and _HARMLESS.fullmatch(value) is None
+def replace_secrets(entry: Entry, replacement: Replacement) -> dict[str, Any]:
+    """The fields of an entry that may hold secrets, as JSON."""
+    fields: dict[str, Any] = {
+        key: _replace_in_text(template, key, key, replacement)
+        for key in ("command", "cwd")
+        if (template := getattr(entry, key)) is not None
+    }
+    for key in ("env", "headers", "oauth"):
+        is_env = key == "env"
+        fields[key] = {
+            name: _replace_value(
+                value, f"{key} {name}", name if is_env else f"{entry.name} {name}", replacement
+            )
+            if key != "oauth" or is_secret_name(name)
+            else _replace_in_text(value, f"{key} {name}", name, replacement)
+            for name, value in getattr(entry, key).items()
+        }
+    fields["args"] = list(_replace_args(entry.args, replacement, entry.name))
+    fields["url"] = _replace_in_url(entry.url.text, "url", replacement, entry.name) if entry.url else None
+    return fields
 
 
-def is_suspect_name(name: str) -> bool:
-    """Whether a name has the word for a secret anywhere in it: `PGPASSWORD`, `refreshToken`, `TOKEN_OF_ANN`."""
-    from perdure.risk.assignments import STRONG
-
-    return STRONG.search(name.encode("utf-8", "replace")) is not None
-
-
-def _shown_place(found: re.Match[str]) -> str:
-    return shown_url(found[0]) if _has_more_than_a_place(found[0]) else found[0]
+def _replace_value(value: Template, field: str, name: str, replacement: Replacement) -> str:
+    key = field.partition(" ")[2]
+    if replacement.every_literal or (value.is_literal and _is_secret(key, value.resolve({}))):
+        return _replace_literals(value, field, name, replacement)
+    return value.text
 
 
-def is_secret_name(name: str) -> bool:
-    """Whether what goes by this name is meant to be kept secret: `API_KEY`, `--token`, `Authorization`."""
-    return _SECRET_NAME.search(name) is not None
+def _replace_literals(value: Template, field: str, name: str, replacement: Replacement) -> str:
+    """Every literal part but the word that says how a token is sent (`Bearer `)."""
+    text = ""
+    for part in value.parts:
+        if isinstance(part, Reference):
+            text += replacement.default(part) if part.default else part.source
+            continue
+        scheme = _SCHEME.match(part.text) if not text else None
+        secret = part.text[scheme.end() :] if scheme else part.text
+        text += scheme[0] if scheme else ""
+        if secret and len(value.parts) > 1 and len(secret) <= replacement.short:
+            text += escape(secret)
+        elif secret:
+            text += replacement.literal(field, name, secret)
+    return text
 
 
-def _shown_argument(text: str, after: str) -> str:
-    name, equals, value = text.partition("=")
-    if after.startswith("-") and "=" not in after:
-        if is_secret_name(after) and not text.startswith("--"):
-            return _shown_hidden(text)
-        if after in _ENV_OPTIONS and equals:
-            return f"{name}={_shown_hidden(value)}"
-        if after in _HEADER_OPTIONS:
-            header, colon, rest = text.partition(":")
-            return f"{header}: {shown_value(Template(rest.strip()))}" if colon else _shown_hidden(text)
-    if equals and name.startswith("-") and name.partition("-")[2] and is_secret_name(name):
-        return f"{name}={_shown_hidden(value)}"
-    if equals and name.lower() in _HEADER_OPTIONS | _ENV_OPTIONS:
-        inner, mark, rest = value.partition(":" if ":" in value else "=")
-        return f"{name}={inner}{mark}{_shown_hidden(rest)}" if mark else f"{name}={_shown_hidden(value)}"
-    if equals and not name.startswith("-") and is_secret_name(name):
-        return f"{name}={_shown_hidden(value)}"
-    return _shown_template(Template(text))
+def _replace_args(args: Sequence[Template | str], replacement: Replacement, entry: str = "") -> Iterator[str]:
+    """The value of an option that names a secret, and what looks like a secret by itself."""
+    previous = ""
+    for number, arg in enumerate(args, 1):
+        field, name = f"args {number}", f"{entry} arg {number}"
+        yield _replace_in_arg(str(arg), previous, field, name, replacement, entry)
+        previous = str(arg)
 
 
-def _shown_hidden(text: str) -> str:
-    return shown_value(Template(text)) if text else ""
+def _replace_in_arg(
+    arg: str, previous: str, field: str, name: str, replacement: Replacement, entry: str
+) -> str:
+    def literals(text: str) -> str:
+        return _replace_literals(Template(text), field, name, replacement)
+
+    option, equals, value = arg.partition("=")
+    if previous.startswith("-") and "=" not in previous:
+        if is_secret_name(previous) and not arg.startswith("--"):
+            return literals(arg)
+        if previous in _ENV_OPTIONS and equals:
+            return f"{option}={literals(value)}"
+        if previous in _HEADER_OPTIONS:
+            header, colon, text = arg.partition(":")
+            return f"{header}: {literals(text.strip())}" if colon else literals(arg)
+    if equals and is_secret_name(option):
+        return f"{option}={literals(value)}"
+    if equals and option in _HEADER_OPTIONS | _ENV_OPTIONS:
+        inner, mark, text = value.partition(":" if ":" in value else "=")
+        return f"{option}={inner}{mark}{literals(text)}" if mark else f"{option}={literals(value)}"
+    return _replace_in_text(Template(arg), field, name, replacement, entry)
 
 
-def _shown_template(template: Template) -> str:
-    """A text whose literals may be shown, as far as they do not look like secrets."""
-    if not any(isinstance(part, Reference) and part.default for part in template.parts):
-        return scrubbed(template.text)
-    return "".join(
-        scrubbed(part.text.replace("$", "$$")) if isinstance(part, Literal) else _shown_reference(part)
-        for part in template.parts
-    )
+def _replace_in_text(
+    template: Template, field: str, name: str, replacement: Replacement, entry: str = ""
+) -> str:
+    """A text of which only what looks like a secret is replaced."""
+    if _URL.fullmatch(template.text):
+        return _replace_in_url(template.text, field, replacement, entry)
+    text = ""
+    for part in template.parts:
+        if isinstance(part, Reference):
+            text += replacement.default(part) if part.default else part.source
+            continue
+        source = escape(part.text)
+        scrubbed = scrub(source)
+        is_key = not replacement.every_literal and template.is_literal and is_random(source)
+        if scrubbed == source and not is_key:
+            text += source
+        elif replacement is _MARKER:
+            text += scrubbed
+        else:
+            before, mark, after = scrubbed.partition(REDACTED)
+            is_one = mark and REDACTED not in after and not after[:1].isalnum()
+            secret = source.removeprefix(before).removesuffix(after) if is_one else source
+            name_of_secret = replacement.literal(field, name, secret)
+            text += before + name_of_secret + after if is_one else name_of_secret
+    return text
 
 
-def _shown_reference(part: Reference) -> str:
-    if not part.default:
-        return part.source
-    return part.source.replace(f":-{part.default}", f":-{REDACTED}")
+def _replace_in_url(url: str, field: str, replacement: Replacement, entry: str = "") -> str:
+    scheme, mark, rest = url.partition("://")
+    if not mark:
+        return _replace_in_text(Template(url), field, f"{entry} url", replacement)
+
+    def literals(text: str, name: str) -> str:
+        return _replace_literals(Template(text), field, f"{entry} {name}", replacement)
+
+    rest, hash_mark, fragment = rest.partition("#")
+    rest, question_mark, query = rest.partition("?")
+    authority, slash, path = rest.partition("/")
+    userinfo, at, host = authority.rpartition("@")
+    parts = [literals(part, "url_key") if _is_key(part) else part for part in path.split("/")]
+    fields = [_replace_in_query(one, literals, replacement) for one in query.split("&")] if query else []
+    if replacement.every_literal:
+        fragment = literals(fragment, "url_fragment")
+    address = f"{scheme}://{literals(userinfo, 'url_userinfo')}{at}{host}{slash}{'/'.join(parts)}"
+    return f"{address}{question_mark}{'&'.join(fields)}{hash_mark}{fragment}"
 
 
-def _shown_parameter(text: str) -> str:
+def _replace_in_query(text: str, literals: Any, replacement: Replacement) -> str:
     name, equals, value = text.partition("=")
     if not equals:
-        return text if _is_reference(text) else REDACTED
-    return f"{name}={value if _is_reference(value) else REDACTED}"
+        return literals(text, "url_query") if replacement.every_literal else text
+    is_secret = replacement.every_literal or (Template(value).is_literal and _is_secret(name, value))
+    return f"{name}={literals(value, name)}" if is_secret else text
 
 
-def _is_reference(text: str) -> bool:
-    parts = Template(text).parts
-    return bool(parts) and all(isinstance(part, Reference) and not part.default for part in parts)
+def _is_secret(name: str, value: str) -> bool:
+    return is_secret_value(name, value) or scrub(value) != value
 
 
 def _is_key(text: str) -> bool:
     """Whether a part of a URL's path is a key."""
-    return "$" not in text and (is_random(text) or (_URL.match(text) is None and scrubbed(text) != text))
-
-
-def _has_more_than_a_place(url: str) -> bool:
-    rest = url.partition("://")[2]
-    return any(mark in rest for mark in "@?#") or any(_is_key(part) for part in rest.split("/")[1:])
+    return "$" not in text and (is_random(text) or (_URL.match(text) is None and scrub(text) != text))

@@ -24,6 +24,7 @@ _REFERENCE: Final = re.compile(
     r"|(?P<bare>[A-Za-z_][A-Za-z0-9_]*)"
     r"|\{(?:env:)?(?P<braced>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\})"
 )
+_NAME_CHARACTER: Final = re.compile(r"[A-Za-z0-9_]", re.ASCII)
 
 
 class Literal(msgspec.Struct, frozen=True):
@@ -51,7 +52,7 @@ class Template(msgspec.Struct, frozen=True):
     @classmethod
     def literal(cls, value: str) -> Template:
         """The template that stands for this value alone."""
-        return cls(value.replace("$", "$$"))
+        return cls(escape(value))
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -105,6 +106,18 @@ def _parts(text: str) -> tuple[Part, ...]:
         parts.append(Reference(match["bare"] or match["braced"], match[0], match["default"]))
     literal += text[at:]
     return (*parts, Literal(literal)) if literal else tuple(parts)
+
+
+def escape(text: str) -> str:
+    """A literal as it is written in a template."""
+    return text.replace("$", "$$")
+
+
+def reference(variable: str, default: str | None = None, *, before: str = "") -> str:
+    """A reference to a variable; with braces where what follows would be read as part of its name."""
+    if default is not None:
+        return f"${{{variable}:-{default}}}"
+    return f"${{{variable}}}" if _NAME_CHARACTER.match(before) else f"${variable}"
 
 
 def variable_name(*words: str) -> str:

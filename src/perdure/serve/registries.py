@@ -52,7 +52,8 @@ class Registries:
 
     def shown_words(self, spec: MountSpec, child: Child) -> str:
         """As `last_words`, and of a server that is in no registry too, which a client is not told."""
-        from perdure.registry.redaction import is_secret_name, scrubbed
+        from perdure.registry.redaction import scrub
+        from perdure.risk.short_text import is_secret_name
 
         if spec.managed:
             return self.last_words(spec, child)
@@ -64,15 +65,15 @@ class Registries:
         text = child.tail.decode("utf-8", "replace")
         if len(child.tail) >= TAIL_BYTES:
             text = text.partition("\n")[2]  # its first line may be half a secret
-        return scrubbed(text, secrets).strip()
+        return scrub(text, secrets).strip()
 
     def shown_command(self, spec: MountSpec) -> str:
         """What a server is started with, without secrets; references as they stand in the registry."""
         from perdure.host.workspace_trust import command_line, start_of
-        from perdure.registry.redaction import shown_args
+        from perdure.registry.redaction import mask_args
 
         if spec.argv:
-            return command_line(shown_args(spec.argv))
+            return command_line(mask_args(spec.argv))
         owner = self._owner(spec)
         entry = owner.entry(spec.name) if owner is not None else None
         return start_of(entry).shown if entry is not None else ""
@@ -82,7 +83,7 @@ class Registries:
         if child.stderr >= 0:
             child.read_stderr()
         owner = self._owner(spec)
-        return owner.scrubbed(spec, child.tail, os.environ) if owner is not None and child.tail else ""
+        return owner.scrub(spec, child.tail, os.environ) if owner is not None and child.tail else ""
 
     def explained(self, spec: MountSpec, fault: Fault, code: int) -> Fault:
         owner = self._owner(spec)
@@ -103,6 +104,6 @@ class Registries:
 
 def _secret_words(argv: Sequence[str]) -> list[str]:
     """Arguments that are not for everyone to read: `--token=T`, and what follows `--api-key`."""
-    from perdure.registry.redaction import shown_args
+    from perdure.registry.redaction import mask_args
 
-    return [word for word, shown in zip(argv, shown_args(argv), strict=True) if word != shown]
+    return [word for word, shown in zip(argv, mask_args(argv), strict=True) if word != shown]

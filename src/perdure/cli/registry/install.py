@@ -13,8 +13,8 @@ from perdure.registry.entry import TRANSPORTS, Entry, Transport, check_name
 from perdure.registry.errors import InvalidEntry, InvalidName
 from perdure.registry.file.backend import FileBackend
 from perdure.registry.location import user_folder
-from perdure.registry.redaction import is_secret_name
 from perdure.registry.templates import Template
+from perdure.risk.short_text import is_secret_name
 
 KINDS: Final = ("npm", "pypi", "oci", "nuget", "mcpb", "remote")
 

@@ -7,7 +7,7 @@ from json import dumps
 from typing import Any
 
 from perdure.cli.registry.shared import backend_of, printed
-from perdure.registry.redaction import shown_entry
+from perdure.registry.redaction import mask_entry
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +17,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     backend = backend_of(options)
     entry = backend.load(options.name)
-    found = shown_entry(entry)
+    found = mask_entry(entry)
     found["source"] = backend.source(options.name)
     printed(options, found, "\n".join(_lines(found)))
     return 0

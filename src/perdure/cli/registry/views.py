@@ -49,9 +49,9 @@ def run_view(options: argparse.Namespace, *, sync: bool) -> int:
 
 def shown_place(location: str) -> str:
     """A registry by its place, without credentials: it is shown, and goes on record."""
-    from perdure.registry.redaction import shown_url
+    from perdure.registry.redaction import mask_url
 
-    return shown_url(location) if "://" in location else os.path.realpath(location)
+    return mask_url(location) if "://" in location else os.path.realpath(location)
 
 
 def _plain(report: Report) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from perdure.host.workspace_trust import is_inside, registry_place, untrusted_fi
 from perdure.registry.backend import EditableBackend, ServerRef, open_backend
 from perdure.registry.errors import RegistryError
 from perdure.registry.location import locate
-from perdure.registry.redaction import shown_url
+from perdure.registry.redaction import mask_url
 
 HEADS: Final = ("Server", "State", "Transport", "Version", "Description", "Actions")
 
@@ -44,7 +44,7 @@ async def registry(context: PageContext, ask: Ask) -> Page:
     body = table("Servers of the registry", HEADS, rows, empty)
     files = await asyncio.to_thread(untrusted_files, context.sessions.settings, os.environ)
     where = element(
-        "p", "Listed in ", code(shown_url(location) if "://" in location else home_path(location))
+        "p", "Listed in ", code(mask_url(location) if "://" in location else home_path(location))
     )
     done = ask.get("done")
     notice = (Part("notice", note(f"{ask.get('name')} was {done}.", kind="notice")),) if done in _DONE else ()

@@ -15,12 +15,12 @@ from perdure.registry.clients.decoder import DecodedEntry, Problem, decode_entry
 from perdure.registry.clients.encoder import Loss
 from perdure.registry.clients.install import NAME
 from perdure.registry.clients.references import meaning
-from perdure.registry.clients.secrets import REFERRED_TO, MovedSecret, move_secrets
 from perdure.registry.clients.table import Client
 from perdure.registry.clients.views import View, name_uneditable, text_of
 from perdure.registry.entry import Entry
 from perdure.registry.errors import AlreadyInstalled, NotInRegistry, RegistryError, Unreadable
 from perdure.registry.file.backend import FileBackend
+from perdure.registry.portable import IN_USE, MovedSecret, move_secrets
 from perdure.registry.templates import Template
 
 Action = Literal["imported", "unchanged", "conflict", "skipped"]
@@ -108,7 +108,7 @@ class _Import:
 
     def take(self) -> None:
         """All were heard before: a variable that one refers to must not stand for another one's secret."""
-        variables = {name: REFERRED_TO for one in self.decoded.values() for name in one.entry.variables()}
+        variables = {name: IN_USE for one in self.decoded.values() for name in one.entry.variables()}
         chosen: list[tuple[str, Entry]] = []
         for taken in self.decoded.values():
             entry, moved = move_secrets(taken.entry, variables)

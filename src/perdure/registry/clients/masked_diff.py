@@ -18,13 +18,12 @@ from perdure.registry.clients.table import Client
 from perdure.registry.clients.text_edit import Scalar, Splice, Uneditable, shared_prefix, spliced
 from perdure.registry.redaction import (
     REDACTED,
-    is_secret_name,
-    is_suspect_name,
-    scrubbed,
-    shown_args,
-    shown_url,
-    shown_value,
+    mask_args,
+    mask_url,
+    mask_value,
+    scrub,
 )
+from perdure.risk.short_text import is_secret_value
 
 CONTEXT: Final = 3
 # Below these comes the name of a server, which says nothing about its values.
@@ -104,9 +103,9 @@ def _masks(client: Client, text: str, found: list[Scalar], inside: list[Scalar])
 def _gaps(text: str, inside: list[Scalar], start: int, end: int) -> Iterator[Splice]:
     """Comments and keys, between the values."""
     for one in sorted(inside, key=lambda scalar: scalar.start):
-        yield Splice(start, one.start, scrubbed(text[start : one.start]))
+        yield Splice(start, one.start, scrub(text[start : one.start]))
         start = one.end
-    yield Splice(start, end, scrubbed(text[start:end]))
+    yield Splice(start, end, scrub(text[start:end]))
 
 
 def _arguments(client: Client, found: list[Scalar]) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -117,18 +116,18 @@ def _arguments(client: Client, found: list[Scalar]) -> Iterator[tuple[tuple[str 
             lists.setdefault(one.path[:-1], []).append(one)
     for scalars in lists.values():
         templates = [parse_template(one.value, client.shape.references).template for one in scalars]
-        for one, template, shown in zip(scalars, templates, shown_args(templates), strict=True):
+        for one, template, shown in zip(scalars, templates, mask_args(templates), strict=True):
             yield one.path, one.value if shown == template.text else shown
 
 
 def _shown(client: Client, one: Scalar) -> str:
     template = parse_template(one.value, client.shape.references).template
     if _is_hidden(client, one):
-        shown = shown_value(template) if one.value else REDACTED
+        shown = mask_value(template) if one.value else REDACTED
     elif one.path and one.path[-1] in URL_KEYS:
-        shown = shown_url(template)
+        shown = mask_url(template)
     else:
-        return scrubbed(one.value)
+        return scrub(one.value)
     return one.value if shown == template.text else shown
 
 
@@ -141,4 +140,4 @@ def _is_hidden(client: Client, one: Scalar) -> bool:
         return False  # names of variables
     if any(key in _HIDDEN_BELOW for key in keys[:-1]):
         return True
-    return bool(one.value) and any(is_secret_name(key) or is_suspect_name(key) for key in keys)
+    return any(is_secret_value(key, one.value) for key in keys)

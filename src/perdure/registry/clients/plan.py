@@ -26,10 +26,10 @@ from msgspec import structs
 from perdure.registry.clients.encoder import EncodedEntry, Loss, encode_entry
 from perdure.registry.clients.ownership import Claim, hash_of
 from perdure.registry.clients.references import Unrepresentable
-from perdure.registry.clients.secrets import move_secrets
 from perdure.registry.clients.table import Client
 from perdure.registry.clients.text_edit import Uneditable
 from perdure.registry.entry import Entry
+from perdure.registry.portable import move_secrets
 from perdure.registry.templates import Template
 
 COPIED: Final = "a literal that looks like a secret is written as it is; a $NAME would not be"

@@ -22,7 +22,7 @@ from perdure.registry.errors import (
     Unreadable,
 )
 from perdure.registry.file.document import MAX_BYTES, WAIT_S, Document, ParsedEntry, read_bytes
-from perdure.registry.redaction import scrubbed
+from perdure.registry.redaction import scrub
 
 BACKEND_ID: Final = "filesystem"
 _LOOPBACK: Final = ("localhost", "127.", "[::1]")
@@ -224,7 +224,7 @@ class FileBackend:
         version = slot.entry.provenance.version if slot.entry.provenance is not None else None
         return ServerRef(
             slot.name,
-            scrubbed(slot.entry.description),
+            scrub(slot.entry.description),
             slot.entry.transport,
             version or None,
             source,

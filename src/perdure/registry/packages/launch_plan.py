@@ -16,8 +16,8 @@ import msgspec
 from perdure.registry.catalog.records import Argument, Input
 from perdure.registry.entry import Entry, Provenance, Transport
 from perdure.registry.errors import InputRequired, RegistryError
-from perdure.registry.redaction import is_secret_name
 from perdure.registry.templates import Reference, Template, variable_name
+from perdure.risk.short_text import is_secret_name
 
 _NAME_GOES_ON: Final = re.compile(r"[A-Za-z0-9_]", re.ASCII)
 _IN_DEFAULT: Final = re.compile(r"[}$]")

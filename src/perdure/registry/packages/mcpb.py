@@ -33,7 +33,7 @@ from perdure.registry.packages.launch_plan import (
     Plan,
     TextTemplate,
 )
-from perdure.registry.redaction import is_secret_name
+from perdure.risk.short_text import is_secret_name
 from perdure.storage.user_dirs import data_dir
 
 MAX_BUNDLE: Final = 512 * 1024 * 1024

@@ -14,9 +14,9 @@ from perdure.registry.catalog.semver import moment
 from perdure.registry.entry import Entry
 from perdure.registry.entry_json import to_wire
 from perdure.registry.portable import without_secrets
-from perdure.registry.redaction import is_secret_name
 from perdure.registry.server.messages import Refused, Request, page_size
 from perdure.registry.templates import Reference, Template
+from perdure.risk.short_text import is_secret_name
 
 MAX_PAGE: Final = 100
 USUAL_PAGE: Final = 30
