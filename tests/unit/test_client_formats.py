@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from client_cases import ALL, entries, golden
 from perdure.cli.client_option import NAMES
 from perdure.registry.clients import locations
-from perdure.registry.clients.decoder import Problem, decode_entry, usable_name
-from perdure.registry.clients.encoder import encode_entry
+from perdure.registry.clients.codec import Undecodable, decode_entry, encode_entry, usable_name
 from perdure.registry.clients.plan import put_entry
 from perdure.registry.clients.references import (
     LITERAL_ONLY,
@@ -202,10 +201,10 @@ def test_every_spelling_of_a_transport_is_understood() -> None:
     ],
 )  # fmt: skip
 def test_an_entry_that_cannot_be_meant_is_a_problem_and_no_crash(value: object) -> None:
-    with pytest.raises(Problem):
+    with pytest.raises(Undecodable):
         decode_entry(CLIENTS["cursor"], "x", value)
     for client in ALL:  # others have other keys, and may understand it
-        with suppress(Problem):
+        with suppress(Undecodable):
             decode_entry(client, "x", value)
 
 
@@ -216,19 +215,19 @@ ODD: list[Any] = [5, 2.5, True, "HOME", [], [5], [[]], {}, {"a": 5}, [{"name": 5
 def test_a_value_of_any_kind_under_any_key_is_a_problem_and_no_crash(client: Client) -> None:
     ways = [{client.shape.command: "python"}, {client.shape.command: ["python", "x"]}, {"url": "https://x/"}]
     for way, key, value in product(ways, sorted({*client.shape.keys, "cmd", "args", ""}), ODD):
-        with suppress(Problem):
+        with suppress(Undecodable):
             decode_entry(client, "x", {**way, key: value})
 
 
 def test_the_names_of_variables_are_a_list_and_not_the_letters_of_a_text() -> None:
-    with pytest.raises(Problem, match="env_vars is not a list"):
+    with pytest.raises(Undecodable, match="env_vars is not a list"):
         decode_entry(CLIENTS["codex"], "x", {"command": "python", "env_vars": "HOME"})
 
 
 def test_a_key_that_a_client_does_not_have_is_not_read_under_an_empty_name() -> None:
     value = {"command": "python", "": True}
     for client in ALL:
-        with suppress(Problem):  # goose has another key for the command
+        with suppress(Undecodable):  # goose has another key for the command
             found = decode_entry(client, "x", value)
             assert (found.entry.args, found.entry.cwd, found.entry.required) == ((), None, False)
 

@@ -8,8 +8,9 @@ import pytest
 from test_client_texts import CODEX, CONTINUE, CURSOR, FILES, GOOSE
 
 from client_cases import ALL, golden
+from perdure.registry.clients.codec import encode_entry
 from perdure.registry.clients.ownership import Claim, hash_of
-from perdure.registry.clients.plan import make_plan, wanted
+from perdure.registry.clients.plan import Wanted, make_plan
 from perdure.registry.clients.table import CLIENTS, Client
 from perdure.registry.entry import Entry
 from perdure.registry.templates import Template
@@ -54,7 +55,9 @@ def test_a_plan_changes_the_servers_it_names_and_no_other(client: Client, text: 
     chance = random.Random(len(text))
     for _ in range(5):
         names = [name for name in NAMES if chance.random() < 0.6]
-        want = wanted(client, SOURCE, entries(names, chance), {})
+        chosen = entries(names, chance)
+        want = Wanted(SOURCE, tuple(chosen))
+        fields = {entry.name: encode_entry(client, entry).fields for entry in chosen}
         claims = {
             name: claim
             for name, claim in claimed(client, text).items()
@@ -68,7 +71,7 @@ def test_a_plan_changes_the_servers_it_names_and_no_other(client: Client, text: 
         for name in {*before, *after, *actions}:
             match actions.get(name):
                 case "added" | "updated" | "unchanged":
-                    assert hash_of(after[name], keys) == hash_of(want.encoded[name].fields, keys)
+                    assert hash_of(after[name], keys) == hash_of(fields[name], keys)
                 case "removed":
                     assert name not in after
                 case _:

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.registry.clients.json_file import JsonText
-from perdure.registry.clients.text_edit import Uneditable
-from perdure.registry.clients.toml_file import TomlText
-from perdure.registry.clients.yaml_file import YamlText
+from perdure.registry.clients.config_text import ConfigText, Uneditable
+from perdure.registry.clients.json_syntax import JsonSyntax
+from perdure.registry.clients.toml_syntax import TomlSyntax
+from perdure.registry.clients.yaml_syntax import YamlSyntax
 
-CURSOR = JsonText(("mcpServers",))
-CODEX = TomlText(("mcp_servers",))
-CONTINUE = YamlText("mcpServers", is_list=True)
-GOOSE = YamlText("extensions", is_list=False)
+CURSOR = ConfigText(JsonSyntax(), "mcpServers")
+CODEX = ConfigText(TomlSyntax(), "mcp_servers")
+CONTINUE = ConfigText(YamlSyntax(), "mcpServers", is_list=True)
+GOOSE = ConfigText(YamlSyntax(), "extensions")
 
 TOML_FILES = {
     "empty": "",

@@ -12,10 +12,10 @@ import pytest
 
 from client_cases import ALL, golden, path_of
 from perdure.registry.clients import install, masked_diff
+from perdure.registry.clients.client_file import ClientFile, Report
 from perdure.registry.clients.ownership import Ownership
-from perdure.registry.clients.plan import Wanted, wanted
+from perdure.registry.clients.plan import Wanted
 from perdure.registry.clients.table import CLIENTS, Client
-from perdure.registry.clients.views import Report, View
 from perdure.registry.entry import Entry
 from perdure.registry.errors import Unreadable
 from perdure.registry.templates import Template
@@ -61,11 +61,13 @@ class File:
     def run(
         self, *entries: Entry, sync: bool, broken: dict[str, str] | None = None, **options: Any
     ) -> dict[str, str]:
-        self.report = self.reported(wanted(self.client, self.source, entries, broken or {}), sync, **options)
+        self.report = self.reported(Wanted(self.source, entries, broken or {}), sync, **options)
         return {step.name: step.action for step in self.report.steps}
 
     def reported(self, want: Wanted, sync: bool, *, apply: bool = True, overwrite: bool = False) -> Report:
-        return View(self.client, str(self.path)).export(want, sync=sync, overwrite=overwrite, apply=apply)
+        return ClientFile(self.client, str(self.path)).export(
+            want, sync=sync, overwrite=overwrite, apply=apply
+        )
 
     def edit(self, name: str, field: str, value: Any) -> None:
         """As a person would, in an editor."""

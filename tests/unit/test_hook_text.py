@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from perdure.hooks.clients import client_module
 from perdure.hooks.relay import CLIENTS as NAMES
+from perdure.registry.clients.config_text import Uneditable
 from perdure.registry.clients.hook_text import (
     has_hooks,
     is_own_command,
@@ -18,7 +19,6 @@ from perdure.registry.clients.hook_text import (
     with_hooks,
     without_hooks,
 )
-from perdure.registry.clients.text_edit import Uneditable
 
 COMMAND = "/opt/perdure/bin/perdure hook journal"
 OTHER = {"type": "command", "command": "prettier --write"}

@@ -13,9 +13,9 @@ from perdure.cli.client_option import found_clients
 from perdure.cli.screen import count, duration
 from perdure.hooks.last_run import last_run
 from perdure.hooks.relay import CLIENTS as HOOK_CLIENTS
+from perdure.registry.clients.config_text import Uneditable
 from perdure.registry.clients.hook_text import own_commands
 from perdure.registry.clients.locations import hooks_file
-from perdure.registry.clients.text_edit import Uneditable
 
 CHECK = "clients"
 START_S = 20.0

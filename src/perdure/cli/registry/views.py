@@ -12,7 +12,7 @@ from perdure.registry.errors import Unreadable
 if TYPE_CHECKING:
     import argparse
 
-    from perdure.registry.clients.views import Report
+    from perdure.registry.clients.client_file import Report
 
 CONFLICT: Final = 3
 
@@ -28,8 +28,8 @@ def add_view(parser: argparse.ArgumentParser) -> None:
 
 
 def run_view(options: argparse.Namespace, *, sync: bool) -> int:
-    from perdure.registry.clients.plan import wanted
-    from perdure.registry.clients.views import View
+    from perdure.registry.clients.client_file import ClientFile
+    from perdure.registry.clients.plan import Wanted
 
     client, path = chosen(options)
     if options.apply:
@@ -41,8 +41,10 @@ def run_view(options: argparse.Namespace, *, sync: bool) -> int:
     broken = {ref.name: ref.error for ref in backend.list_servers() if ref.error}
     entries = backend.load_all()
     sound = {entry.name for entry in entries}
-    want = wanted(client, source, entries, {name: why for name, why in broken.items() if name not in sound})
-    report = View(client, path).export(want, sync=sync, overwrite=options.overwrite, apply=options.apply)
+    want = Wanted(source, tuple(entries), {name: why for name, why in broken.items() if name not in sound})
+    report = ClientFile(client, path).export(
+        want, sync=sync, overwrite=options.overwrite, apply=options.apply
+    )
     printed(options, _plain(report), _text(report))
     return CONFLICT if report.has_conflicts else 0
 

@@ -1,42 +1,34 @@
-"""Import: the servers of a client's file taken into a registry, one by one; a problem of one hides no other."""
+"""Import: the servers of a client's file taken into a registry, one by one; a problem of one does not affect the others."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import structs
 
 from perdure.registry.allowed_commands import is_allowed
 from perdure.registry.backend import Backend, BulkBackend
-from perdure.registry.clients.decoder import DecodedEntry, Problem, decode_entry
-from perdure.registry.clients.encoder import Loss
+from perdure.registry.clients.client_file import ClientFile, decode
+from perdure.registry.clients.codec import DecodedEntry, Loss, Undecodable, decode_entry
 from perdure.registry.clients.install import NAME
+from perdure.registry.clients.plan import Step
 from perdure.registry.clients.references import meaning
 from perdure.registry.clients.table import Client
-from perdure.registry.clients.views import View, name_uneditable, text_of
 from perdure.registry.entry import Entry
 from perdure.registry.errors import AlreadyInstalled, NotInRegistry, RegistryError, Unreadable
 from perdure.registry.file.backend import FileBackend
 from perdure.registry.portable import IN_USE, MovedSecret, move_secrets
 from perdure.registry.templates import Template
 
-Action = Literal["imported", "unchanged", "conflict", "skipped"]
-
-
-class Step(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of one server. `entry` is its name here, where that is another one."""
-
-    name: str
-    action: Action
-    reason: str = ""
-    entry: str = ""
+# The registry's entry of a name, why it cannot be used, or None if the name is free.
+_Present = Entry | RegistryError | None
 
 
 class Report(msgspec.Struct, frozen=True):
-    """`secrets` stayed in the client's file, with the variable that stands for each; `kept` were taken along."""
+    """`secrets` stay in the client's file, each with the variable that stands for it; `kept` were copied."""
 
     client: str
     file: str
@@ -54,121 +46,105 @@ class Report(msgspec.Struct, frozen=True):
 def import_from(
     client: Client, path: str, backend: Backend, *, keep_secrets: bool = False, apply: bool = True
 ) -> Report:
-    """Raises Unreadable where there is no such file, or it cannot be read."""
-    view = View(client, path)
-    data = view.data()
+    """Raises Unreadable if there is no such file, or it cannot be read."""
+    file = ClientFile(client, path)
+    data = file.read()
     if data is None:
         raise Unreadable(
             f"{client.title} has no file {os.path.basename(path)} here", hint="--file names another"
         )
-    text = text_of(data, path)
-    servers = name_uneditable(path, lambda: client.text.servers(text))
-    taking = _Import(client, backend, keep_secrets, apply)
+    text = decode(data, path)
+    servers = file.edit(lambda: client.text.servers(text))
+    run = _Import(client, backend)
     for name, value in servers.items():
-        taking.decode(name, value)
-    taking.take()
-    return Report(
-        client.name,
-        view.path,
-        apply,
-        tuple(taking.steps),
-        tuple(taking.notes),
-        tuple(taking.moved),
-        tuple(taking.kept),
-    )
+        run.decode(name, value)
+    moved = run.install(keep_secrets=keep_secrets, apply=apply)
+    secrets, kept = ((), moved) if keep_secrets else (moved, ())
+    return Report(client.name, file.path, apply, tuple(run.steps), tuple(run.notes), secrets, kept)
 
 
 class _Import:
-    def __init__(self, client: Client, backend: Backend, keep_secrets: bool, apply: bool) -> None:
+    def __init__(self, client: Client, backend: Backend) -> None:
         self.client = client
         self.backend = backend
-        self.keep_secrets = keep_secrets
-        self.apply = apply
         self.steps: list[Step] = []
         self.notes: list[Loss] = []
-        self.moved: list[MovedSecret] = []
-        self.kept: list[MovedSecret] = []
         self.decoded: dict[str, DecodedEntry] = {}
 
     def decode(self, name: str, value: Any) -> None:
-        if _is_perdure(value):
-            self.steps.append(Step(name, "skipped", "this is Perdure itself"))
-            return
         try:
-            taken = decode_entry(self.client, name, value)
-        except Problem as problem:
-            self.steps.append(Step(name, "skipped", str(problem)))
+            if _is_perdure(value):
+                raise Undecodable("this is Perdure itself")
+            decoded = decode_entry(self.client, name, value)
+            if decoded.entry.name in self.decoded:
+                raise Undecodable(f"another server of the file is {decoded.entry.name} here already")
+        except Undecodable as error:
+            self.steps.append(Step(name, "skipped", str(error)))
             return
-        if taken.entry.name in self.decoded:
-            reason = f"another server of the file is {taken.entry.name} here already"
-            self.steps.append(Step(name, "skipped", reason))
-            return
-        self.decoded[taken.entry.name] = taken
-        self.notes += taken.notes
+        self.decoded[decoded.entry.name] = decoded
+        self.notes += decoded.notes
 
-    def take(self) -> None:
-        """All were heard before: a variable that one refers to must not stand for another one's secret."""
-        variables = {name: IN_USE for one in self.decoded.values() for name in one.entry.variables()}
-        chosen: list[tuple[str, Entry]] = []
-        for taken in self.decoded.values():
-            entry, moved = move_secrets(taken.entry, variables)
-            if self.keep_secrets:
-                self.kept += moved
-            else:
-                self.moved += moved
-            chosen.append((taken.name, taken.entry if self.keep_secrets else entry))
-            self._note_if_not_allowed(taken)
-        found = {entry.name: self._looked_up(entry.name) for _, entry in chosen}
-        if self.apply:
-            found |= self._installed([entry for _, entry in chosen if found[entry.name] is None])
-        for name, entry in chosen:
-            self._tell(name, entry, found[entry.name])
+    def install(self, *, keep_secrets: bool, apply: bool) -> tuple[MovedSecret, ...]:
+        """After all were decoded: a variable that one refers to must not stand for the secret of another."""
+        taken = {
+            variable: IN_USE for decoded in self.decoded.values() for variable in decoded.entry.variables()
+        }
+        entries: dict[str, Entry] = {}
+        moved: list[MovedSecret] = []
+        for decoded in self.decoded.values():
+            entry, secrets = move_secrets(decoded.entry, taken)
+            entries[decoded.name] = decoded.entry if keep_secrets else entry
+            moved += secrets
+            self._note_if_not_allowed(decoded)
+        present = {entry.name: self._load(entry.name) for entry in entries.values()}
+        if apply:
+            present |= self._install([entry for entry in entries.values() if present[entry.name] is None])
+        self.steps += [_step(name, entry, present[entry.name]) for name, entry in entries.items()]
+        return tuple(moved)
 
-    def _note_if_not_allowed(self, taken: DecodedEntry) -> None:
-        command = taken.entry.command
+    def _note_if_not_allowed(self, decoded: DecodedEntry) -> None:
+        command = decoded.entry.command
         if not isinstance(self.backend, FileBackend) or command is None or not command.is_literal:
             return
         if not is_allowed(command.resolve({}), self.backend.read().allowed):
-            reason = "it is not started before it is in the registry's list of allowed commands"
-            self.notes.append(Loss(taken.name, "command", reason))
+            reason = "it is not started until it is in the registry's list of allowed commands"
+            self.notes.append(Loss(decoded.name, "command", reason))
 
-    def _installed(self, entries: list[Entry]) -> dict[str, Entry | RegistryError | None]:
-        """Those that could not be installed: with the one that is there, or with the reason."""
+    def _install(self, entries: list[Entry]) -> dict[str, _Present]:
+        """Those that could not be installed: the entry that has the name, or the reason."""
         if isinstance(self.backend, BulkBackend) and entries:
             try:
-                return {name: self._looked_up(name) for name in self.backend.install_all(entries)}
+                return {name: self._load(name) for name in self.backend.install_all(entries)}
             except RegistryError as error:
                 return {entry.name: _of_entry(error) for entry in entries}
-        found: dict[str, Entry | RegistryError | None] = {}
+        failed: dict[str, _Present] = {}
         for entry in entries:
             try:
                 self.backend.install(entry)
             except AlreadyInstalled:
-                found[entry.name] = self._looked_up(entry.name)
+                failed[entry.name] = self._load(entry.name)
             except RegistryError as error:
-                found[entry.name] = _of_entry(error)
-        return found
+                failed[entry.name] = _of_entry(error)
+        return failed
 
-    def _tell(self, name: str, entry: Entry, there: Entry | RegistryError | None) -> None:
-        other = entry.name if entry.name != name else ""
-        if isinstance(there, RegistryError):
-            self.steps.append(Step(name, "skipped", there.message, other))
-        elif there is None:
-            self.steps.append(Step(name, "imported", "", other))
-        elif _same(there, entry):
-            self.steps.append(Step(name, "unchanged", "", other))
-        else:
-            reason = "the registry has another server of this name; it stays"
-            self.steps.append(Step(name, "conflict", reason, other))
-
-    def _looked_up(self, name: str) -> Entry | RegistryError | None:
-        """The entry of this name, why there is none to be had, or None where the name is free."""
+    def _load(self, name: str) -> _Present:
         try:
             return self.backend.load(name)
         except NotInRegistry:
             return None
         except RegistryError as error:
             return _of_entry(error)
+
+
+def _step(name: str, entry: Entry, present: _Present) -> Step:
+    other = entry.name if entry.name != name else ""
+    if isinstance(present, RegistryError):
+        return Step(name, "skipped", present.message, other)
+    if present is None:
+        return Step(name, "imported", "", other)
+    if _content(present) == _content(entry):
+        return Step(name, "unchanged", "", other)
+    return Step(name, "conflict", "the registry has another server of this name; it stays", other)
 
 
 def _of_entry(error: RegistryError) -> RegistryError:
@@ -189,22 +165,19 @@ def _is_perdure(value: Any) -> bool:
     return starts and "run" in words[:5]
 
 
-def _same(one: Entry, other: Entry) -> bool:
-    return _plain(one) == _plain(other)
-
-
-def _plain(entry: Entry) -> Mapping[str, Any]:
-    """Everything of an entry, with texts as what they say; where it came from does not matter."""
+def _content(entry: Entry) -> Mapping[str, Any]:
+    """An entry for comparison: texts by their meaning, and without its provenance."""
 
     def plain(value: Any) -> Any:
         match value:
             case Template():
                 return meaning(value)
             case dict():
-                return {key: plain(one) for key, one in value.items()}
+                return {key: plain(member) for key, member in value.items()}
             case tuple():
-                return [plain(one) for one in value]
+                return [plain(item) for item in value]
         return value
 
-    fields = structs.asdict(structs.replace(entry, provenance=None))
-    return {key: plain(value) for key, value in fields.items()}
+    return {
+        key: plain(value) for key, value in structs.asdict(structs.replace(entry, provenance=None)).items()
+    }

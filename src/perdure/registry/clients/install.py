@@ -1,8 +1,8 @@
-"""Perdure itself in a client's files, as a server, as hooks and as permissions: put in, and taken out so that a file is
-what it was, byte for byte.
+"""Perdure's own entry, hooks and permissions in a client's files: added, and removed so that a file is what it was, byte for
+byte.
 
-Nothing secret is ever written: an entry is a command and where to work. A client may keep servers and hooks in one file:
-what is undone then is both.
+Nothing secret is ever written: an entry is a command and a workspace. If a client keeps servers and hooks in one file, both
+are undone together.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from typing import Any, Final, Literal
 import msgspec
 
 from perdure.protocol.tool_groups import Profile
-from perdure.registry.clients.encoder import encode_entry
+from perdure.registry.clients.client_file import ClientFile, Decision, decode, encode, missing_folders
+from perdure.registry.clients.codec import encode_entry
+from perdure.registry.clients.config_text import ConfigText, Uneditable
 from perdure.registry.clients.hook_text import has_hooks, with_hooks, without_hooks
-from perdure.registry.clients.json_file import JsonText
-from perdure.registry.clients.ownership import Claim, Sidecar, Undo, hash_of, undo_of, undone
+from perdure.registry.clients.json_syntax import JsonSyntax
+from perdure.registry.clients.ownership import Claim, Sidecar, Undo, hash_of, restore_undo, undo_of
 from perdure.registry.clients.permissions import (
     entry_permissions,
     missing_rules,
@@ -29,15 +31,6 @@ from perdure.registry.clients.permissions import (
 from perdure.registry.clients.plan import put_entry
 from perdure.registry.clients.references import Unrepresentable
 from perdure.registry.clients.table import Client
-from perdure.registry.clients.text_edit import Uneditable
-from perdure.registry.clients.views import (
-    Decision,
-    View,
-    changed_bytes,
-    missing_folders,
-    name_uneditable,
-    text_of,
-)
 from perdure.registry.entry import Entry
 from perdure.registry.errors import InvalidEntry
 from perdure.registry.templates import Template
@@ -45,6 +38,7 @@ from perdure.registry.templates import Template
 NAME: Final = "perdure"
 WORKSPACE: Final = "${workspaceFolder}"
 Action = Literal["added", "updated", "unchanged", "restored", "removed", "absent", "conflict"]
+_Outcome = tuple[Action, str]
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -58,11 +52,6 @@ class Report(msgspec.Struct, frozen=True):
     diff: str
     reason: str = ""
     backup: str = ""
-
-
-class _Outcome(msgspec.Struct, frozen=True):
-    action: Action
-    reason: str = ""
 
 
 def own_fields(
@@ -106,36 +95,28 @@ def running_words() -> tuple[str, ...]:
 
 
 def install(client: Client, path: str, fields: dict[str, Any], *, apply: bool) -> Report:
-    return _run(
-        View(client, path), lambda data, sidecar: _installed(client, path, fields, data, sidecar), apply
-    )
+    file = ClientFile(client, path)
+    return _run(file, lambda data, sidecar: _install(file, fields, data, sidecar), apply)
 
 
 def uninstall(client: Client, path: str, *, apply: bool, holds_hooks: bool = False) -> Report:
-    """`holds_hooks` where the client keeps its hooks in the same file: they go along."""
-    return _run(
-        View(client, path),
-        lambda data, sidecar: _uninstalled(client, path, data, sidecar, holds_hooks),
-        apply,
-    )
+    """`holds_hooks` if the client keeps its hooks in the same file: they are removed, too."""
+    file = ClientFile(client, path)
+    return _run(file, lambda data, sidecar: _uninstall(file, data, sidecar, holds_hooks), apply)
 
 
 def install_settings(
     client: Client, path: str, hooks: Mapping[str, Any] | None, preset: Mapping[str, Any], *, apply: bool
 ) -> Report:
-    """The hooks of each event and the permissions, beside those of others. An older hook of ours is replaced. Without
-    hooks, those that are there stay."""
-    return _run(
-        _settings_view(client, path),
-        lambda data, sidecar: _settings_installed(client, path, hooks, preset, data, sidecar),
-        apply,
-    )
+    """The hooks of each event and the permissions, beside those of other programs. An older hook of ours is replaced.
+    Without hooks, those that are there stay."""
+    file = _settings_file(client, path)
+    return _run(file, lambda data, sidecar: _install_settings(file, hooks, preset, data, sidecar), apply)
 
 
 def uninstall_settings(client: Client, path: str, *, apply: bool) -> Report:
-    return _run(
-        _settings_view(client, path), lambda data, sidecar: _settings_uninstalled(path, data, sidecar), apply
-    )
+    file = _settings_file(client, path)
+    return _run(file, lambda data, sidecar: _uninstall_settings(file, data, sidecar), apply)
 
 
 def settings_label(client: Client, *, has_hooks: bool = True) -> str:
@@ -147,142 +128,133 @@ def settings_label(client: Client, *, has_hooks: bool = True) -> str:
 def has_own_hooks(path: str) -> bool:
     try:
         with open(path, "rb") as file:
-            return has_hooks(text_of(file.read(), path))
+            return has_hooks(decode(file.read(), path))
     except (OSError, Uneditable):
         return False
 
 
-def _settings_view(client: Client, path: str) -> View:
+def _settings_file(client: Client, path: str) -> ClientFile:
     """The file of hooks and permissions is JSON, whatever the one of the servers is."""
-    return View(msgspec.structs.replace(client, text=JsonText(("hooks",))), path)
+    return ClientFile(msgspec.structs.replace(client, text=ConfigText(JsonSyntax(), "hooks")), path)
 
 
-def _run(view: View, decide: Callable[[bytes | None, Sidecar], Decision], apply: bool) -> Report:
-    change = view.change(decide, apply=apply)
-    outcome: _Outcome = change.outcome
+def _run(
+    file: ClientFile, decide: Callable[[bytes | None, Sidecar], Decision[_Outcome]], apply: bool
+) -> Report:
+    change = file.change(decide, apply=apply)
+    action, reason = change.outcome
     return Report(
-        view.client.name,
-        view.path,
-        apply,
-        change.changed,
-        outcome.action,
-        change.diff,
-        outcome.reason,
-        change.backup,
+        file.client.name, file.path, apply, change.changed, action, change.diff, reason, change.backup
     )
 
 
-def _decision(action: Action, data: bytes | None, sidecar: Sidecar, reason: str = "") -> Decision:
-    """What is added or updated is on record before it is written."""
+def _decision(action: Action, data: bytes | None, sidecar: Sidecar, reason: str = "") -> Decision[_Outcome]:
+    """What is added or updated is recorded before it is written."""
     claimed = sidecar if action in ("added", "updated") else None
-    return Decision(data, sidecar, claimed, _Outcome(action, reason))
+    return Decision((action, reason), data, sidecar, claimed)
 
 
-def _installed(
-    client: Client, path: str, fields: dict[str, Any], data: bytes | None, sidecar: Sidecar
-) -> Decision:
-    text = text_of(data, path)
-    keys = client.shape.keys
-    value = name_uneditable(path, lambda: client.text.servers(text)).get(NAME)
-    ours = hash_of(fields, keys)
-    if isinstance(value, dict) and hash_of(value, keys) == ours:
+def _install(
+    file: ClientFile, fields: dict[str, Any], data: bytes | None, sidecar: Sidecar
+) -> Decision[_Outcome]:
+    text, keys = decode(data, file.path), file.client.shape.keys
+    value = file.edit(lambda: file.client.text.servers(text)).get(NAME)
+    if value is not None and hash_of(value, keys) == hash_of(fields, keys):
         return _decision("unchanged", data, sidecar)
-    if value is not None and not _is_ours(client, value, sidecar):
+    if value is not None and not _is_ours(file, value, sidecar):
         reason = (
             "there is an entry of this name that was not written by `perdure install`, or was edited since"
         )
         return _decision("conflict", data, sidecar, reason)
-    if value is not None:  # what is not ours to write is written once, and then left to the user
+    if value is not None:  # keys of the client's own are written once, and then left to the user
         fields = {key: field for key, field in fields.items() if key in keys}
-    new = name_uneditable(path, lambda: put_entry(client, text, NAME, value, fields))
-    after = changed_bytes(data, new, path) or b""
-    is_first = value is None and not sidecar.has_hooks
-    undo = _new_undo(path, data, after, sidecar, is_first=is_first)
-    hashes = (ours,) if value is None else (ours, hash_of(value, keys))
+    new = file.edit(lambda: put_entry(file.client, text, NAME, value, fields))
+    after = encode(data, new, file.path) or b""
+    undo = _undo(file, data, after, sidecar, is_first=value is None and not sidecar.has_hooks)
+    hashes = tuple(hash_of(one, keys) for one in (fields, value) if one is not None)
     changed = msgspec.structs.replace(sidecar, installed=Claim(hashes, True), undo=undo)
     return _decision("added" if value is None else "updated", after, changed)
 
 
-def _settings_installed(
-    client: Client,
-    path: str,
+def _install_settings(
+    file: ClientFile,
     hooks: Mapping[str, Any] | None,
     preset: Mapping[str, Any],
     data: bytes | None,
     sidecar: Sidecar,
-) -> Decision:
-    text = text_of(data, path)
-    rules = name_uneditable(path, lambda: missing_rules(text, settings_rules(client.name)))
+) -> Decision[_Outcome]:
+    text = decode(data, file.path)
+    rules = file.edit(lambda: missing_rules(text, settings_rules(file.client.name)))
 
     def edit() -> str:
         return with_rules(text if hooks is None else with_hooks(text, hooks, preset), rules)
 
-    after = changed_bytes(data, name_uneditable(path, edit), path)
-    if after is None:
+    after = encode(data, file.edit(edit), file.path)
+    if after is None or after == data:
         return _decision("unchanged", data, sidecar)
-    is_update = bool(sidecar.permissions) or name_uneditable(path, lambda: has_hooks(text))
-    is_first = not is_update and sidecar.installed is None
-    undo = _new_undo(path, data, after, sidecar, is_first=is_first)
+    is_update = bool(sidecar.permissions) or file.edit(lambda: has_hooks(text))
     changed = msgspec.structs.replace(
         sidecar,
         has_hooks=sidecar.has_hooks or hooks is not None,
         permissions=tuple(dict.fromkeys((*sidecar.permissions, *rules))),
-        undo=undo,
+        undo=_undo(file, data, after, sidecar, is_first=not is_update and sidecar.installed is None),
     )
     return _decision("updated" if is_update else "added", after, changed)
 
 
-def _new_undo(
-    path: str, data: bytes | None, after: bytes, sidecar: Sidecar, *, is_first: bool
+def _undo(
+    file: ClientFile, data: bytes | None, after: bytes, sidecar: Sidecar, *, is_first: bool
 ) -> Undo | None:
-    """How the file gets back to what it was before anything of ours was in it; None where that is not known."""
-    if sidecar.undo is not None and (back := undone(sidecar.undo, data or b"")) is not None:
-        return undo_of(back if sidecar.undo.existed else None, after, sidecar.undo.made)
-    return undo_of(data, after, missing_folders(path)) if is_first else None
+    """How the file gets back to its content before anything of ours was in it; None if that is not known."""
+    if sidecar.undo is not None and (before := restore_undo(sidecar.undo, data or b"")) is not None:
+        return undo_of(before if sidecar.undo.existed else None, after, sidecar.undo.made)
+    return undo_of(data, after, missing_folders(file.path)) if is_first else None
 
 
-def _uninstalled(
-    client: Client, path: str, data: bytes | None, sidecar: Sidecar, holds_hooks: bool
-) -> Decision:
+def _uninstall(
+    file: ClientFile, data: bytes | None, sidecar: Sidecar, holds_hooks: bool
+) -> Decision[_Outcome]:
     cleared = msgspec.structs.replace(sidecar, installed=None, undo=None, has_hooks=False, permissions=())
-    if data is None:
-        return _decision("absent", None, cleared)
-    if sidecar.undo is not None and (back := undone(sidecar.undo, data)) is not None:
-        return _decision("restored", back if sidecar.undo.existed else None, cleared)
-    text = text_of(data, path)
-    value = name_uneditable(path, lambda: client.text.servers(text)).get(NAME)
-    if value is not None and not _is_ours(client, value, sidecar):
-        return _decision(
-            "conflict", data, sidecar, "the entry was not written by `perdure install`, or was edited since"
-        )
+    if (restored := _restore(data, sidecar, cleared)) is not None:
+        return restored
+    text, client = decode(data, file.path), file.client
+    value = file.edit(lambda: client.text.servers(text)).get(NAME)
+    if value is not None and not _is_ours(file, value, sidecar):
+        reason = "the entry was not written by `perdure install`, or was edited since"
+        return _decision("conflict", data, sidecar, reason)
     try:
         new = text if value is None else client.text.without_entries(text, [NAME])
         new = without_hooks(new) if holds_hooks else new
     except Uneditable as error:
         return _decision("conflict", data, sidecar, str(error))
-    return _removed(path, data, new, cleared)
+    return _remove(file, data, new, cleared)
 
 
-def _settings_uninstalled(path: str, data: bytes | None, sidecar: Sidecar) -> Decision:
+def _uninstall_settings(file: ClientFile, data: bytes | None, sidecar: Sidecar) -> Decision[_Outcome]:
     cleared = msgspec.structs.replace(sidecar, undo=None, has_hooks=False, permissions=())
+    if (restored := _restore(data, sidecar, cleared)) is not None:
+        return restored
+    text = decode(data, file.path)
+    new = file.edit(lambda: without_rules(without_hooks(text), sidecar.permissions))
+    return _remove(file, data, new, cleared)
+
+
+def _restore(data: bytes | None, sidecar: Sidecar, cleared: Sidecar) -> Decision[_Outcome] | None:
+    """The content from before, if the file is still what we left; None if it was edited since."""
     if data is None:
         return _decision("absent", None, cleared)
-    if sidecar.undo is not None and (back := undone(sidecar.undo, data)) is not None:
-        return _decision("restored", back if sidecar.undo.existed else None, cleared)
-    text = text_of(data, path)
-    new = name_uneditable(path, lambda: without_rules(without_hooks(text), sidecar.permissions))
-    return _removed(path, data, new, cleared)
+    if sidecar.undo is not None and (before := restore_undo(sidecar.undo, data)) is not None:
+        return _decision("restored", before if sidecar.undo.existed else None, cleared)
+    return None
 
 
-def _removed(path: str, data: bytes, new: str, cleared: Sidecar) -> Decision:
-    after = changed_bytes(data, new, path)
-    if after is None:
+def _remove(file: ClientFile, data: bytes | None, new: str, cleared: Sidecar) -> Decision[_Outcome]:
+    after = encode(data, new, file.path)
+    if after == data:
         return _decision("absent", data, cleared)
-    return _decision(
-        "removed", after, cleared, "the file was edited since, so only what is ours was taken out"
-    )
+    return _decision("removed", after, cleared, "the file was edited since, so only what is ours was removed")
 
 
-def _is_ours(client: Client, value: Any, sidecar: Sidecar) -> bool:
+def _is_ours(file: ClientFile, value: Any, sidecar: Sidecar) -> bool:
     claim = sidecar.installed
-    return claim is not None and isinstance(value, dict) and hash_of(value, client.shape.keys) in claim.hashes
+    return claim is not None and hash_of(value, file.client.shape.keys) in claim.hashes

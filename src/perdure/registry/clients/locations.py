@@ -1,4 +1,8 @@
-"""Where each client keeps its file: the user's, and a project's."""
+"""Where each client keeps its servers and its hooks: the user's file, and a project's.
+
+A path begins with `{home}`, `{config}` (`XDG_CONFIG_HOME`), `{support}` (where desktop programs keep what is the user's), or
+with the folder of a client that a variable can move.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,24 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
+_USER: Final = {
+    "claude-code": "{claude}/.claude.json",
+    "claude-desktop": "{support}/Claude/claude_desktop_config.json",
+    "cursor": "{home}/.cursor/mcp.json",
+    "vscode": "{support}/Code/User/mcp.json",
+    "windsurf": "{home}/.codeium/windsurf/mcp_config.json",
+    "codex": "{codex}/config.toml",
+    "continue": "{home}/.continue/config.yaml",
+    "zed": "{config}/zed/settings.json",
+    "gemini": "{home}/.gemini/settings.json",
+    "goose": "{config}/goose/config.yaml",
+    "opencode": "{config}/opencode/opencode.json",
+    "cline": "{support}/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+}
+_WINDOWS: Final = {
+    "zed": "{support}/Zed/settings.json",
+    "goose": "{support}/Block/goose/config/config.yaml",
+}
 _PROJECT: Final = {
     "claude-code": ".mcp.json",
     "cursor": ".cursor/mcp.json",
@@ -16,7 +38,13 @@ _PROJECT: Final = {
     "gemini": ".gemini/settings.json",
     "opencode": "opencode.json",
 }
-_HOOKS: Final = {
+_USER_HOOKS: Final = {
+    "claude-code": "{claude_settings}/settings.json",
+    "codex": "{codex}/hooks.json",
+    "gemini": "{home}/.gemini/settings.json",
+    "cursor": "{home}/.cursor/hooks.json",
+}
+_PROJECT_HOOKS: Final = {
     "claude-code": ".claude/settings.json",
     "codex": ".codex/hooks.json",
     "gemini": ".gemini/settings.json",
@@ -25,81 +53,48 @@ _HOOKS: Final = {
 
 
 def user_file(client: str, environ: Mapping[str, str], platform: str = sys.platform) -> str:
-    """The client's file of this user. Of a client with two possible names, the one that is there."""
-    home = _home(environ, platform)
-    config = environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
-    support = _support(home, config, environ, platform)
-    match client:
-        case "claude-code":
-            moved = environ.get("CLAUDE_CONFIG_DIR")
-            return os.path.join(moved or home, ".claude.json")
-        case "claude-desktop":
-            return os.path.join(support, "Claude", "claude_desktop_config.json")
-        case "cursor":
-            return os.path.join(home, ".cursor", "mcp.json")
-        case "vscode":
-            return os.path.join(support, "Code", "User", "mcp.json")
-        case "windsurf":
-            return os.path.join(home, ".codeium", "windsurf", "mcp_config.json")
-        case "codex":
-            return os.path.join(environ.get("CODEX_HOME") or os.path.join(home, ".codex"), "config.toml")
-        case "continue":
-            return os.path.join(home, ".continue", "config.yaml")
-        case "zed":
-            return os.path.join(support if platform == "win32" else config, _zed(platform), "settings.json")
-        case "gemini":
-            return os.path.join(home, ".gemini", "settings.json")
-        case "goose":
-            windows = os.path.join(support, "Block", "goose", "config", "config.yaml")
-            return windows if platform == "win32" else os.path.join(config, "goose", "config.yaml")
-        case "opencode":
-            return _existing(os.path.join(config, "opencode", "opencode"), ".jsonc", ".json")
-        case "cline":
-            extension = ("User", "globalStorage", "saoudrizwan.claude-dev", "settings")
-            return os.path.join(support, "Code", *extension, "cline_mcp_settings.json")
-    raise KeyError(client)
+    """The client's file of this user."""
+    files = _USER | (_WINDOWS if platform == "win32" else {})
+    return _existing(_expand(files[client], environ, platform))
 
 
 def project_file(client: str, folder: str) -> str | None:
-    """The client's file of a project; None where it has none."""
-    if client == "opencode":
-        return _existing(os.path.join(folder, "opencode"), ".jsonc", ".json")
-    relative = _PROJECT.get(client)
-    return os.path.join(folder, *relative.split("/")) if relative else None
+    """The client's file of a project; None if it has none."""
+    path = _PROJECT.get(client)
+    return _existing(os.path.join(folder, *path.split("/"))) if path else None
 
 
 def hooks_file(client: str, environ: Mapping[str, str], platform: str = sys.platform) -> str | None:
-    """The user's file that holds the client's hooks; None where it has no hooks."""
-    relative = _HOOKS.get(client)
-    if relative is None:
-        return None
-    folder, _, file = relative.partition("/")
-    moved = environ.get({"claude-code": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME"}.get(client, ""))
-    return os.path.join(moved or os.path.join(_home(environ, platform), folder), file)
+    """The user's file that holds the client's hooks; None if it has no hooks."""
+    path = _USER_HOOKS.get(client)
+    return _expand(path, environ, platform) if path else None
 
 
 def project_hooks_file(client: str, folder: str) -> str | None:
-    relative = _HOOKS.get(client)
-    return None if relative is None else os.path.join(folder, *relative.split("/"))
+    path = _PROJECT_HOOKS.get(client)
+    return os.path.join(folder, *path.split("/")) if path else None
 
 
-def _home(environ: Mapping[str, str], platform: str) -> str:
-    known = environ.get("USERPROFILE" if platform == "win32" else "HOME")
-    return known or os.path.expanduser("~")
+def _expand(path: str, environ: Mapping[str, str], platform: str) -> str:
+    is_windows = platform == "win32"
+    home = environ.get("USERPROFILE" if is_windows else "HOME") or os.path.expanduser("~")
+    config = environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    support = {
+        "darwin": f"{home}/Library/Application Support",
+        "win32": environ.get("APPDATA") or f"{home}/AppData/Roaming",
+    }.get(platform, config)
+    expanded = path.format(
+        home=home,
+        config=config,
+        support=support,
+        claude=environ.get("CLAUDE_CONFIG_DIR") or home,
+        claude_settings=environ.get("CLAUDE_CONFIG_DIR") or f"{home}/.claude",
+        codex=environ.get("CODEX_HOME") or f"{home}/.codex",
+    )
+    return os.path.normpath(expanded)
 
 
-def _support(home: str, config: str, environ: Mapping[str, str], platform: str) -> str:
-    """Where desktop programs keep what is the user's."""
-    if platform == "darwin":
-        return os.path.join(home, "Library", "Application Support")
-    if platform == "win32":
-        return environ.get("APPDATA") or os.path.join(home, "AppData", "Roaming")
-    return config
-
-
-def _zed(platform: str) -> str:
-    return "Zed" if platform == "win32" else "zed"
-
-
-def _existing(stem: str, *endings: str) -> str:
-    return next((stem + ending for ending in endings if os.path.exists(stem + ending)), stem + endings[-1])
+def _existing(path: str) -> str:
+    """OpenCode also takes a `.jsonc`, which comes first if it is there."""
+    with_comments = f"{path}c" if path.endswith("opencode.json") else ""
+    return with_comments if with_comments and os.path.exists(with_comments) else path

@@ -1,14 +1,13 @@
-"""What Perdure wrote into a client's file: kept beside our own data, so that sync touches nothing else.
+"""What Perdure wrote into a client's file: recorded in our data directory, so that sync touches nothing else.
 
-An entry is ours while what is ours to write in it has the hash of what we wrote. A claim is made before the file is
-changed and settled after it, so a kill in between leaves both hashes, and whichever state the file is in is known.
+An entry is ours while the keys that we write have the hash of what we wrote. A claim is recorded before the file is changed
+and settled after it: a crash in between leaves both hashes, so the entry is known as ours in either state.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -19,7 +18,7 @@ from perdure.platform.fault_points import passed, point
 from perdure.platform.locks import lock
 from perdure.present.tool_errors import tool_error
 from perdure.protocol.msgspec_types import prepare_type
-from perdure.registry.clients.text_edit import shared_prefix
+from perdure.registry.clients.config_text import common_prefix
 from perdure.registry.errors import RegistryUnavailable, Unreadable
 from perdure.storage.errors import StorageError
 from perdure.storage.files.pending import PendingFile
@@ -29,9 +28,9 @@ VERSION: Final = 1
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """`landed` once the entry has been in the file: if it is missing later, somebody removed it.
+    """`landed` once the entry has been in the file: if it is missing later, the user removed it.
 
-    `source` is the registry it was written from; another one has no say in it.
+    `source` is the registry it was written from; a sync from another one does not touch it.
     """
 
     hashes: tuple[str, ...]
@@ -40,7 +39,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Undo(msgspec.Struct, frozen=True):
-    """How a file that still has this hash gets back to what it was: one splice of bytes; or it was not there."""
+    """One splice that brings a file of this hash back to what it was; `existed` is false if there was no file."""
 
     sha256: str
     start: int
@@ -48,7 +47,7 @@ class Undo(msgspec.Struct, frozen=True):
     removed: bytes
     existed: bool
     made: tuple[str, ...] = ()
-    """Folders that were made for it, innermost last."""
+    """Folders that were created for it, innermost last."""
 
 
 class Sidecar(msgspec.Struct, frozen=True):
@@ -65,7 +64,7 @@ class Sidecar(msgspec.Struct, frozen=True):
 
 
 class Ownership:
-    """The sidecar of one file, ours alone while in `with`."""
+    """The sidecar of one file; locked while in `with`."""
 
     def __init__(self, client: str, path: str) -> None:
         self.target = os.path.realpath(path)
@@ -96,7 +95,7 @@ class Ownership:
         os.close(self._lock_fd)
 
     def read(self) -> Sidecar:
-        """What is recorded. One that cannot be read is no reason to take everything for somebody else's."""
+        """Raises Unreadable for a sidecar that is damaged: without it our own entries would look like the user's."""
         path = os.path.join(self._folder, self._name)
         try:
             with open(path, "rb") as file:
@@ -109,13 +108,13 @@ class Ownership:
             ) from None
 
     def claim(self, sidecar: Sidecar) -> None:
-        """What is about to be written; durable before the file is touched."""
+        """Record what is about to be written; durable before the file is touched."""
         if sidecar != self.sidecar:
             self._save(sidecar)
             point("view.claimed")
 
     def settle(self, sidecar: Sidecar) -> None:
-        """What is in the file now."""
+        """Record what is in the file now."""
         if sidecar != self.sidecar:
             self._save(sidecar)
             passed("view.settled")
@@ -140,16 +139,18 @@ class Ownership:
         )
 
 
-def hash_of(value: Mapping[str, Any], keys: frozenset[str]) -> str:
-    """Of what is ours in an entry. Keys that the client adds for itself change nothing, nor does writing out what is
-    so anyway, as clients do when they save their file."""
+def hash_of(value: Any, keys: frozenset[str]) -> str:
+    """The hash of what is ours in an entry; empty if it is no object. Keys that the client adds for itself do not count,
+    nor do defaults, which clients write out when they save their file."""
+    if not isinstance(value, dict):
+        return ""
     ours = {
-        key: _number(one) for key, one in value.items() if key in keys and not _goes_without_saying(key, one)
+        key: _number(member) for key, member in value.items() if key in keys and not _is_default(key, member)
     }
     return hashlib.sha256(msgspec.json.encode(ours, order="deterministic")).hexdigest()
 
 
-def _goes_without_saying(key: str, value: Any) -> bool:
+def _is_default(key: str, value: Any) -> bool:
     if key in ("enabled", "disabled"):
         return value is (key == "enabled")
     return value is None or value in ("", [], {}) or (key == "type" and value == "stdio")
@@ -161,17 +162,17 @@ def _number(value: Any) -> Any:
 
 
 def undo_of(before: bytes | None, after: bytes, made: tuple[str, ...] = ()) -> Undo:
-    """The splice that takes one change back."""
+    """The splice that reverts one change."""
     old = before or b""
-    start = shared_prefix(old, after)
-    tail = shared_prefix(old[start:][::-1], after[start:][::-1])
+    start = common_prefix(old, after)
+    tail = common_prefix(old[start:][::-1], after[start:][::-1])
     sha256 = hashlib.sha256(after).hexdigest()
     length = len(after) - tail - start
     return Undo(sha256, start, length, old[start : len(old) - tail], before is not None, made)
 
 
-def undone(undo: Undo, data: bytes) -> bytes | None:
-    """The bytes from before; None where the file is not what we left."""
+def restore_undo(undo: Undo, data: bytes) -> bytes | None:
+    """The bytes from before the change; None if the file is not what we left."""
     if hashlib.sha256(data).hexdigest() != undo.sha256:
         return None
     return data[: undo.start] + undo.removed + data[undo.start + undo.length :]

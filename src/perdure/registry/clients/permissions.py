@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from perdure.registry.clients.hook_text import parse_object, put_value
-from perdure.registry.clients.text_edit import Uneditable, newline_of
+from perdure.registry.clients.config_text import Uneditable, is_blank, newline_of
+from perdure.registry.clients.json_syntax import parse_object, put_value
 from perdure.registry.file import jsonc
 
 READING: Final = (
@@ -47,7 +47,7 @@ def missing_rules(text: str, rules: Sequence[str]) -> list[str]:
 def with_rules(text: str, rules: Sequence[str]) -> str:
     if not rules:
         return text
-    if not text.strip("\ufeff \t\r\n"):
+    if is_blank(text):
         text = f"{text}{{}}{newline_of(text)}"
     node = jsonc.find(parse_object(text), PLACE)
     if node is not None and node.kind == "list":

@@ -1,4 +1,4 @@
-"""How a client writes one server, as data: which key holds what, in which unit, and what it has no key for."""
+"""The supported clients, as data: the syntax of the file, where its servers are, and which key of an entry holds what."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import msgspec
 
 from perdure.protocol.tool_groups import Profile
 from perdure.registry.clients import references
-from perdure.registry.clients.json_file import JsonText
-from perdure.registry.clients.references import LITERAL_ONLY, Syntax
-from perdure.registry.clients.text_edit import ConfigText
-from perdure.registry.clients.toml_file import TomlText
-from perdure.registry.clients.yaml_file import YamlText
+from perdure.registry.clients.config_text import ConfigText
+from perdure.registry.clients.json_syntax import JsonSyntax
+from perdure.registry.clients.references import LITERAL_ONLY, ReferenceSyntax
+from perdure.registry.clients.toml_syntax import TomlSyntax
+from perdure.registry.clients.yaml_syntax import YamlSyntax
 
 MILLISECONDS = 1000
 SECONDS = 1
@@ -24,14 +24,25 @@ class Timing(msgspec.Struct, frozen=True):
     key: str
     per_second: int
 
+    def encode(self, seconds: float) -> int | float:
+        """Seconds keep a fraction; smaller units are rounded."""
+        units = seconds * self.per_second
+        return units if self.per_second == 1 and not float(units).is_integer() else max(1, round(units))
+
+    def decode(self, value: Any) -> float | None:
+        """None for anything but a positive number."""
+        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+            return None
+        return value / self.per_second
+
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """None, or an empty name, where the client has no key for it.
+    """The keys of an entry; None if the client has no key for it.
 
-    `types` are the words for a transport under the key `type`; `urls` the key of the address by transport, which also
+    `types` are the words for a transport under the key `type`; `urls` the key of the URL by transport, which also
     says which remote transports there are. `env_names` is a list of variables that are passed on under their own
     name; `header_names` maps a header to a variable; `bearer_name` names the variable with a bearer token.
-    `always` is written into each new entry.
+    `always` is written into each new entry, unless the entry says otherwise.
     """
 
     command: str = "command"
@@ -54,33 +65,29 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     header_names: str | None = None
     bearer_name: str | None = None
     always: dict[str, Any] = {}
-    references: Syntax = LITERAL_ONLY
+    references: ReferenceSyntax = LITERAL_ONLY
 
     @property
     def keys(self) -> frozenset[str]:
-        """Every key of an entry that is ours to write; all others are the client's own and stay."""
+        """Every key of an entry that Perdure writes; all others are the client's own and stay."""
         single = (
             self.command, self.args, self.env, self.cwd, self.enabled, self.disabled, self.allow, self.deny,
             self.required, self.description, self.name, self.env_names, self.header_names, self.bearer_name,
         )  # fmt: skip
-        times = (one.key for one in (self.startup, self.call) if one is not None)
-        typed = ("type",) if self.types else ()
-        found = {*single, *times, *typed, *self.urls.values(), self.headers[0], *self.always}
-        return frozenset(one for one in found if one)
-
-
-# --- Every client there is a view for: its format, the shape of an entry, and how it starts Perdure ---
+        times = (timing.key for timing in (self.startup, self.call) if timing is not None)
+        keys = {*single, *times, *self.urls.values(), self.headers[0], *self.always}
+        return frozenset(key for key in (*keys, "type" if self.types else None) if key)
 
 
 HTTP: Final = {"streamable-http": "http", "sse": "sse"}
 REMOTE: Final = {"streamable-http": "remote", "sse": "remote"}
 
-# Where the client starts a server: in the project that is open, told by a variable, or anywhere.
+# The folder in which the client starts a server: the open project, one that a variable names, or any.
 Start = Literal["project", "variable", "anywhere"]
 
 
 class Client(msgspec.Struct, frozen=True):
-    """`text` changes its file; `shape` says what an entry looks like in it.
+    """`text` edits its file; `shape` says what an entry looks like in it.
 
     `profile` is what `perdure install` chooses: core, unless the client searches tools instead of loading all of them.
     """
@@ -93,8 +100,8 @@ class Client(msgspec.Struct, frozen=True):
     profile: Profile = "core"
 
 
-def _json(*root: str) -> ConfigText:
-    return JsonText(root or ("mcpServers",))
+def _json(root: str = "mcpServers") -> ConfigText:
+    return ConfigText(JsonSyntax(), root)
 
 
 CLIENTS: Final = {
@@ -139,7 +146,7 @@ CLIENTS: Final = {
         Client(
             "codex",
             "Codex",
-            TomlText(("mcp_servers",)),
+            ConfigText(TomlSyntax(), "mcp_servers"),
             Shape(
                 cwd="cwd",
                 urls={"streamable-http": "url"},
@@ -161,7 +168,7 @@ CLIENTS: Final = {
         Client(
             "continue",
             "Continue",
-            YamlText("mcpServers", is_list=True),
+            ConfigText(YamlSyntax(), "mcpServers", is_list=True),
             Shape(
                 types={"stdio": "stdio", "streamable-http": "streamable-http", "sse": "sse"},
                 cwd="cwd",
@@ -196,7 +203,7 @@ CLIENTS: Final = {
         Client(
             "goose",
             "Goose",
-            YamlText("extensions", is_list=False),
+            ConfigText(YamlSyntax(), "extensions"),
             Shape(
                 types={"stdio": "stdio", "streamable-http": "streamable_http", "sse": "sse"},
                 command="cmd",
@@ -208,7 +215,10 @@ CLIENTS: Final = {
                 description="description",
                 name="name",
                 env_names="env_keys",
-                always={"enabled": True},
+                always={
+                    "enabled": True,
+                    "description": "",
+                },  # the client refuses a file without a description
             ),
         ),
         Client(
