@@ -94,7 +94,7 @@ def test_a_variable_that_a_header_forgot_to_declare_is_asked_for() -> None:
         "X-Team": "$X_TEAM",
         "Accept-Language": "en",
     }
-    key = next(ask for ask in choose(record, everywhere).asks if ask.variable == "ACME_API_KEY")
+    key = next(ask for ask in choose(record, everywhere).prompts.values() if ask.variable == "ACME_API_KEY")
     assert key.required
     assert key.secret
 
@@ -239,7 +239,7 @@ def test_of_several_ways_the_first_whose_runner_is_here_is_taken() -> None:
 
 
 def test_a_secret_is_not_written_down() -> None:
-    ask = next(one for one in plan("weather").asks if one.secret)
+    ask = next(one for one in plan("weather").prompts.values() if one.secret)
     with pytest.raises(InputRequired) as caught:
         check_answer(ask, Template("hunter2-and-more"))
     assert "hunter2" not in str(caught.value) + caught.value.hint
@@ -247,7 +247,7 @@ def test_a_secret_is_not_written_down() -> None:
 
 
 def test_an_answer_is_one_of_the_choices() -> None:
-    ask = next(one for one in plan("weather").asks if one.variable == "UNITS")
+    ask = next(one for one in plan("weather").prompts.values() if one.variable == "UNITS")
     with pytest.raises(InputRequired, match="metric, imperial"):
         check_answer(ask, Template("kelvin"))
 
@@ -262,6 +262,21 @@ def test_an_input_called_path_is_not_filled_with_the_path_of_the_shell() -> None
     }
     record = read_record({"name": "a.test/files", "version": "1.0.0", "packages": [package]})
     assert words(make_entry(choose(record, everywhere), "files", {}, ""))[-1] == "$FILES_PATH"
+
+
+def test_two_inputs_of_one_name_and_different_defaults_are_two_variables() -> None:
+    mount = {"type": "named", "name": "--mount", "value": "src={source},dst=/x"}
+    package = {
+        "registryType": "oci",
+        "identifier": "acme/x:1.0.0",
+        "transport": {"type": "stdio"},
+        "runtimeArguments": [{**mount, "variables": {"source": {"default": path}}} for path in ("/a", "/b")],
+    }
+    record = read_record({"name": "a.test/x", "version": "1.0.0", "packages": [package]})
+    found = choose(record, everywhere)
+    assert list(found.prompts) == ["SOURCE", "SOURCE_2"]
+    made = words(make_entry(found, "x", {"SOURCE": Template("/mine")}, ""))
+    assert made[4:8] == ["--mount", "src=/mine,dst=/x", "--mount", "src=/b,dst=/x"]
 
 
 # --- tolerance ------------------------------------------------------------------------------------------------------

@@ -35,8 +35,8 @@ LINE_BREAKS: Final = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 _NAME: Final = re.compile(r"[a-zA-Z0-9_.+@-]+")
 _BREAK: Final = re.compile(f"[{LINE_BREAKS}]")
 _NOT_TEXT: Final = re.compile("[\x00\ud800-\udfff]")
-_VARIABLE: Final = re.compile(r"[^\s=,\"'\x00-\x1f]+")
-_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+VARIABLE_NAME: Final = re.compile(r"[^\s=,\"'\x00-\x1f]+")
+HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _TOOL: Final = re.compile(r"[^\s,=]+")
 _DOCUMENT: Final = re.compile(r"https://[^/?#]+/[^#]+")
 _WEB: Final = re.compile(r"https?://[^/?#]", re.IGNORECASE)
@@ -250,9 +250,9 @@ def _check_way(entry: Entry) -> None:
 
 
 def _check_names(entry: Entry) -> None:
-    if not all(_VARIABLE.fullmatch(name) for name in entry.env):
+    if not all(VARIABLE_NAME.fullmatch(name) for name in entry.env):
         _refuse(entry, "env holds a name that no variable can have")
-    if not all(_HEADER.fullmatch(name) for name in entry.headers):
+    if not all(HEADER_NAME.fullmatch(name) for name in entry.headers):
         _refuse(entry, "headers hold a name that no header can have")
     if not all(_TOOL.fullmatch(name) for name in (*entry.tools.allow, *entry.tools.deny)):
         _refuse(entry, "tools holds a name that no tool can have")

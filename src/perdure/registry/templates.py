@@ -113,11 +113,13 @@ def escape(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def reference(variable: str, default: str | None = None, *, before: str = "") -> str:
-    """A reference to a variable; with braces where what follows would be read as part of its name."""
-    if default is not None:
-        return f"${{{variable}:-{default}}}"
-    return f"${{{variable}}}" if _NAME_CHARACTER.match(before) else f"${variable}"
+def join(first: str, second: str) -> str:
+    """Two texts of templates as one. A `$NAME` gets braces if the second text would be read as part of its name."""
+    parts = Template(first).parts if _NAME_CHARACTER.match(second) else ()
+    last = parts[-1] if parts else None
+    if not isinstance(last, Reference) or last.source.startswith("${"):
+        return first + second
+    return f"{first.removesuffix(last.source)}${{{last.variable}}}{second}"
 
 
 def variable_name(*words: str) -> str:

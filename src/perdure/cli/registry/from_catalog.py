@@ -96,14 +96,14 @@ def _settled(
     catalog: Catalog,
     options: argparse.Namespace,
 ) -> Entry:
-    asks = {ask.variable: ask for ask in plan.asks}
-    answers = {name: check_answer(asks[name], value) for name, value in env.items() if name in asks}
+    prompts = plan.prompts
+    answers = {name: check_answer(prompts[name], value) for name, value in env.items() if name in prompts}
     if sys.stdin.isatty() and sys.stderr.isatty() and not options.json:
-        for ask in plan.asks:
-            if ask.required and ask.variable not in answers:
-                answers[ask.variable] = _asked(ask)
+        for prompt in prompts.values():
+            if prompt.required and prompt.variable not in answers:
+                answers[prompt.variable] = _ask(prompt)
     entry = make_entry(plan, alias(plan.name, ()), answers, catalog.location, now())
-    more = {name: value for name, value in env.items() if name not in asks}
+    more = {name: value for name, value in env.items() if name not in prompts}
     if more and entry.transport != "stdio":
         raise InvalidEntry(f"{', '.join(more)}: not an input of {plan.name}", hint=_inputs(plan))
     return structs.replace(
@@ -114,10 +114,10 @@ def _settled(
 
 
 def _inputs(plan: Plan) -> str:
-    return f"its inputs: {', '.join(ask.variable for ask in plan.asks)}" if plan.asks else "it has no inputs"
+    return f"its inputs: {', '.join(plan.prompts)}" if plan.prompts else "it has no inputs"
 
 
-def _asked(ask: InputPrompt) -> Template:
+def _ask(ask: InputPrompt) -> Template:
     """On a terminal. Ends with InputRequired when the input ends."""
     choices = f" ({', '.join(ask.choices)})" if ask.choices else ""
     example = f", for example {ask.placeholder}" if ask.placeholder and not ask.secret else ""
@@ -199,7 +199,7 @@ def _report(
     checked = backend.validate(entry.name)
     notes = [*(plan.notes if plan is not None else ()), *checked.errors]
     missing = [name for _, one in entry.templates() for name in one.unset(os.environ)]
-    about = {ask.variable: ask for ask in plan.asks} if plan is not None else {}
+    about = plan.prompts if plan is not None else {}
     used = set(entry.variables())
     optional = [name for name, ask in about.items() if not ask.required and name not in used]
     value: dict[str, Any] = {

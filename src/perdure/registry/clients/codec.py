@@ -13,7 +13,7 @@ from perdure.registry.clients.references import Unrepresentable, format_template
 from perdure.registry.clients.table import Client, Shape, Timing
 from perdure.registry.entry import MAX_NAME, Entry, Timeouts, Tools, Transport, check_name
 from perdure.registry.errors import InvalidName, RegistryError
-from perdure.registry.templates import Literal, Reference, Template, reference
+from perdure.registry.templates import Literal, Reference, Template
 
 NO_KEY: Final = "the client has no place for it"
 # What a client may have one key for: the name of the loss, the key's attribute in `Shape`, the field of an entry.
@@ -298,7 +298,7 @@ class _Decoder:
             name = item.get("name") if isinstance(item, dict) else item
             if not isinstance(name, str):
                 raise Undecodable(f"{shape.env_names} holds something that is not a name")
-            env.setdefault(name, Template(reference(name)))
+            env.setdefault(name, Template(f"${name}"))
         cwd = self._get(shape.cwd)
         return {
             "command": self._template("command", command),
@@ -317,9 +317,9 @@ class _Decoder:
             table = _table(table, key).get(key)
         headers = self._templates("headers", table)
         for name, variable in _table(self._get(shape.header_names), "headers").items():
-            headers[name] = Template(reference(_text(variable, "headers")))
+            headers[name] = Template(f"${_text(variable, 'headers')}")
         if bearer := self._get(shape.bearer_name):
-            headers["Authorization"] = Template(f"Bearer {reference(_text(bearer, 'headers'))}")
+            headers["Authorization"] = Template(f"Bearer ${_text(bearer, 'headers')}")
         return {"url": self._template("url", url), "headers": headers}
 
     def _templates(self, field: str, values: Any) -> dict[str, Template]:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from perdure.registry.templates import Literal, Template, escape, reference, variable_name
+from perdure.registry.templates import Literal, Template, escape, join, variable_name
 
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 _EDITOR_VARIABLES: Final = r"\$\{(?P<special>workspaceFolder|userHome|input:[^}]+)\}"
@@ -80,16 +80,16 @@ def parse_template(text: str, syntax: ReferenceSyntax) -> ParsedText:
     source, at = "", 0
     notes: list[str] = []
     for match in re.finditer(syntax.pattern, text):
-        source += escape(text[at : match.start()]) + _reference(match, notes)
+        source = join(join(source, escape(text[at : match.start()])), _reference(match, notes))
         at = match.end()
-    return ParsedText(Template(source + escape(text[at:])), tuple(notes))
+    return ParsedText(Template(join(source, escape(text[at:]))), tuple(notes))
 
 
 def _reference(match: re.Match[str], notes: list[str]) -> str:
     groups = match.groupdict()
-    variable = groups.get("variable") or groups.get("bare")
-    if variable:
-        return reference(variable, groups.get("default"), before=match.string[match.end() :])
+    if variable := groups.get("variable") or groups.get("bare"):
+        default = groups.get("default")
+        return f"${variable}" if default is None else f"${{{variable}:-{default}}}"
     if groups.get("file") is not None:
         notes.append("the content of a file is not read in; kept as text")
         return escape(match[0])
@@ -98,10 +98,10 @@ def _reference(match: re.Match[str], notes: list[str]) -> str:
         notes.append("${workspaceFolder} became . (the working directory)")
         return "."
     if special == "userHome":
-        return reference("HOME", before=match.string[match.end() :])
+        return "$HOME"
     variable = variable_name(special.removeprefix("input:")) or "_"
     notes.append(f"the client asks for it; here it is the variable {variable}")
-    return reference(variable, before=match.string[match.end() :])
+    return f"${variable}"
 
 
 def meaning(template: Template) -> list[tuple[str, str | None, bool]]:

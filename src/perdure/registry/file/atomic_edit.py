@@ -27,7 +27,7 @@ from perdure.platform.files import is_open_for_writing
 from perdure.present.tool_errors import tool_error
 from perdure.registry.errors import ChangedMeanwhile, Forbidden, RegistryUnavailable
 from perdure.registry.file import backups
-from perdure.registry.file.document import MAX_FILE_BYTES, WAIT_S, opened, refused
+from perdure.registry.file.document import MAX_FILE_BYTES, WAIT_S, open_file, registry_error
 from perdure.registry.file.lock import FileLock
 from perdure.storage.errors import Conflict, FileError, StorageError
 from perdure.storage.files import metadata
@@ -48,7 +48,7 @@ class FileContent(NamedTuple):
 
 def read_file(path: str) -> FileContent | None:
     """A regular file and its facts; None where there is none. Raises Unreadable for anything else."""
-    fd = opened(path)
+    fd = open_file(path)
     if fd is None:
         return None
     with os.fdopen(fd, "rb") as file:
@@ -56,7 +56,7 @@ def read_file(path: str) -> FileContent | None:
             data, facts = file.read(MAX_FILE_BYTES + 1), metadata.capture(fd)
             return FileContent(data, facts, is_open_for_writing(fd))
         except OSError as error:
-            raise refused(error, os.path.basename(path)) from None
+            raise registry_error(error, os.path.basename(path)) from None
 
 
 def edit_file(path: str, plan: Plan, *, wait_s: float = WAIT_S) -> None:
@@ -82,7 +82,7 @@ def _registry_errors(target: str) -> Iterator[None]:
     except StorageError as error:
         raise _from_storage_error(error, os.path.basename(target)) from None
     except OSError as error:
-        raise refused(error, os.path.basename(target)) from None
+        raise registry_error(error, os.path.basename(target)) from None
 
 
 def _try_edit(target: str, lock: FileLock, plan: Plan, deadline: float) -> bool:

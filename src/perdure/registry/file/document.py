@@ -102,17 +102,17 @@ _FORBIDDEN: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 def read_bytes(path: str) -> bytes | None:
     """What is in a regular file; None where there is none. Raises Unreadable for anything else."""
-    fd = opened(path)
+    fd = open_file(path)
     if fd is None:
         return None
     with os.fdopen(fd, "rb") as file:
         try:
             return file.read(MAX_FILE_BYTES + 1)
         except OSError as error:
-            raise refused(error, os.path.basename(path)) from None
+            raise registry_error(error, os.path.basename(path)) from None
 
 
-def opened(path: str) -> int | None:
+def open_file(path: str) -> int | None:
     """A descriptor of a regular file of a size that makes sense; None where there is no file."""
     name = os.path.basename(path)
     try:
@@ -120,7 +120,7 @@ def opened(path: str) -> int | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise refused(error, name) from None
+        raise registry_error(error, name) from None
     info = os.fstat(fd)
     if stat.S_ISREG(info.st_mode) and info.st_size <= MAX_FILE_BYTES:
         return fd
@@ -129,7 +129,7 @@ def opened(path: str) -> int | None:
     raise Unreadable(f"{name} is larger than {MAX_FILE_BYTES} bytes" if is_large else f"{name} is not a file")
 
 
-def refused(error: OSError, name: str) -> Forbidden | RegistryUnavailable | Unreadable:
+def registry_error(error: OSError, name: str) -> Forbidden | RegistryUnavailable | Unreadable:
     if error.errno in _FORBIDDEN:
         return Forbidden(f"{name}: {error.strerror}", hint="check its permissions")
     if error.errno in (errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENXIO):

@@ -1,7 +1,7 @@
-"""A record's ways to run, in order: its packages as they stand, then its remote endpoints.
+"""A record's ways to run, in order: its packages as listed, then its remote endpoints.
 
-Every way is either a plan or a reason why not. The first plan whose runner is on this machine is taken; where none
-is, the first, so that the user learns what to install.
+Each way is a plan or a reason why not. The first plan whose runner is on this machine is taken; if there is none, the first
+plan, so that the user learns what to install.
 """
 
 from __future__ import annotations
@@ -10,26 +10,19 @@ import platform
 import re
 import sys
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
+
+from msgspec import structs
 
 from perdure.registry.catalog.records import Endpoint, Package, Record
+from perdure.registry.entry import HEADER_NAME, VARIABLE_NAME
 from perdure.registry.http.address import InvalidAddress, check_address, read_address
 from perdure.registry.packages import runners
 from perdure.registry.packages.aliases import short_name
-from perdure.registry.packages.launch_plan import (
-    ArgGroup,
-    Naming,
-    NotRunnable,
-    Plan,
-    TextTemplate,
-    environment_text,
-    header_text,
-    url_text,
-)
+from perdure.registry.packages.launch_plan import Inputs, NotRunnable, Plan
+from perdure.registry.templates import Literal, Template
 
 KINDS: Final = ("npm", "pypi", "oci", "nuget", "mcpb", "remote")
-_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
-_ENV_NAME: Final = re.compile(r"[^\s=,\"'\x00-\x1f]+")
 _SYSTEMS: Final = {
     "darwin": ("darwin", "macos", "osx", "mac"),
     "win32": ("windows", "win", "win32", "win64", "exe"),
@@ -39,37 +32,49 @@ _MACHINES: Final = {"x86_64": ("amd64", "x64", "x86_64"), "aarch64": ("arm64", "
 
 
 def plans(record: Record) -> Iterator[Plan | NotRunnable]:
-    """Every way, or why it is none."""
-    for package in record.packages:
-        yield _tried(lambda package=package: _package(record, package))  # type: ignore[misc]
-    for remote in record.remotes:
-        yield _tried(lambda remote=remote: _remote(record, remote))  # type: ignore[misc]
-    if not record.packages and not record.remotes:
+    """Every way to run, or why it is none."""
+    ways: tuple[Package | Endpoint, ...] = (*record.packages, *record.remotes)
+    for way in ways:
+        try:
+            yield _package(record, way) if isinstance(way, Package) else _remote(record, way)
+        except NotRunnable as reason:
+            yield reason
+    if not ways:
         yield NotRunnable(f"{record.name} {record.version} names neither a package nor a remote endpoint")
 
 
-def choose(record: Record, is_there: Callable[[str], bool], kind: str = "") -> Plan:
-    """The way to take. Raises NotRunnable with every reason."""
+def choose(record: Record, is_installed: Callable[[str], bool], kind: str = "") -> Plan:
+    """Raises NotRunnable with every reason."""
     if record.status == "deleted":
         raise NotRunnable(f"{record.name} {record.version} was deleted from the catalog", entry=record.name)
-    found = list(plans(record))
-    ways = [one for one in found if isinstance(one, Plan) and kind in ("", one.kind)]
-    if not ways:
-        reasons = [str(one) for one in found if isinstance(one, NotRunnable)]
-        if kind and len(reasons) < len(found):
+    ways = list(plans(record))
+    usable = [way for way in ways if isinstance(way, Plan) and kind in ("", way.kind)]
+    if not usable:
+        reasons = [str(way) for way in ways if isinstance(way, NotRunnable)]
+        if kind and len(reasons) < len(ways):
             reasons.append(f"there is no {kind} among its ways to run")
         raise NotRunnable(
             f"{record.name} {record.version} cannot be run: {'; '.join(dict.fromkeys(reasons))}",
             entry=record.name,
         )
-    return next((one for one in ways if not one.command or is_there(one.command)), ways[0])
+    return next((plan for plan in usable if not plan.command or is_installed(plan.command)), usable[0])
 
 
-def _tried(make: Callable[[], Plan]) -> Plan | NotRunnable:
-    try:
-        return make()
-    except NotRunnable as reason:
-        return reason
+def _plan(record: Record, inputs: Inputs, **fields: Any) -> Plan:
+    """With the prompts of the inputs that are left in its texts."""
+    plan = Plan(
+        name=record.name,
+        version=record.version,
+        title=record.title,
+        description=record.description,
+        **fields,
+    )
+    texts = [*plan.env.values(), *plan.headers.values(), *([plan.url] if plan.url is not None else [])]
+    texts += [text for group in plan.words for text in group.texts]
+    used = {reference.variable for text in texts for reference in text.references()}
+    used |= {group.switch for group in plan.words}
+    prompts = {variable: prompt for variable, prompt in inputs.prompts.items() if variable in used}
+    return structs.replace(plan, prompts=prompts)
 
 
 def _package(record: Record, package: Package) -> Plan:
@@ -78,38 +83,36 @@ def _package(record: Record, package: Package) -> Plan:
         raise NotRunnable(f"there is no runner for a package of the kind {kind}")
     if package.endpoint.type != "stdio":
         raise NotRunnable(f"its {kind} package listens on a port of its own ({package.endpoint.type})")
-    naming = Naming(short_name(record.name))
-    env = {
-        one.name: environment_text(one, naming)
-        for one in package.environment
-        if _ENV_NAME.fullmatch(one.name)
-    }
-    if kind == "mcpb":
-        return _bundle(record, package, env)
+    inputs = Inputs(short_name(record.name))
+    env = inputs.environment(
+        variable for variable in package.environment if VARIABLE_NAME.fullmatch(variable.name)
+    )
     notes: list[str] = []
     match kind:
+        case "mcpb":
+            return _bundle(record, package, inputs, env)
         case "npm":
-            command, spec, words = runners.npm(package, naming)
+            command, spec, words = runners.npm(package, inputs)
         case "pypi":
-            command, spec, words = runners.pypi(package, naming)
+            command, spec, words = runners.pypi(package, inputs)
         case "oci":
-            command, spec, words = runners.oci(package, naming, env)
+            command, spec, words = runners.oci(package, inputs, env)
             if powers := runners.docker_powers(words):
                 notes.append(f"its container asks for more than its own: {', '.join(powers)}")
         case _:
-            command, spec, words = runners.nuget(package, naming)
-    last = "--" if kind == "nuget" else spec  # behind it everything is the package's own
-    at = next((number for number, one in enumerate(words) if last in _plain(one)), len(words))
-    if kind != "oci" and (places := runners.elsewhere(words[:at])):
-        notes.append(f"its packages come from a place of its own: {', '.join(places)}")
-    return Plan(
-        name=record.name,
-        version=record.version,
+            command, spec, words = runners.nuget(package, inputs)
+    if kind != "oci":
+        # Everything after the package, or after nuget's `--`, is the package's own.
+        end = Template.literal("--" if kind == "nuget" else spec)
+        at = next((number for number, group in enumerate(words) if end in group.texts), len(words))
+        if options := runners.index_options(words[:at]):
+            notes.append(f"its packages come from a place of its own: {', '.join(options)}")
+    return _plan(
+        record,
+        inputs,
         kind=kind,
         package=f"{kind}:{spec}",
         spec=spec,
-        title=record.title,
-        description=record.description,
         command=command,
         words=tuple(words),
         env=env,
@@ -117,21 +120,15 @@ def _package(record: Record, package: Package) -> Plan:
     )
 
 
-def _plain(words: ArgGroup) -> list[str]:
-    return [part for text in words.texts for part in text.parts if isinstance(part, str)]
-
-
-def _bundle(record: Record, package: Package, env: dict[str, TextTemplate]) -> Plan:
-    if foreign := _made_for_another(package):
-        raise NotRunnable(f"its bundle is made for {foreign}")
-    return Plan(
-        name=record.name,
-        version=record.version,
+def _bundle(record: Record, package: Package, inputs: Inputs, env: dict[str, Template]) -> Plan:
+    if system := _foreign_system(package):
+        raise NotRunnable(f"its bundle is made for {system}")
+    return _plan(
+        record,
+        inputs,
         kind="mcpb",
         package=f"mcpb:{package.identifier}",
-        title=record.title,
-        description=record.description,
-        words=tuple(runners.words_of(package.package_arguments, Naming(short_name(record.name)))),
+        words=tuple(inputs.arguments(package.package_arguments)),
         env=env,
         bundle=runners.bundle(package),
     )
@@ -139,38 +136,37 @@ def _bundle(record: Record, package: Package, env: dict[str, TextTemplate]) -> P
 
 def _remote(record: Record, remote: Endpoint) -> Plan:
     if remote.type not in ("streamable-http", "sse"):
-        raise NotRunnable(f"its remote endpoint speaks {remote.type}, which nobody here does")
-    naming = Naming(short_name(record.name))
-    url = url_text(remote.url, remote.variables, naming)
-    if not url.parts or isinstance(url.parts[0], str):
+        raise NotRunnable(f"its remote endpoint speaks {remote.type}, which is not supported")
+    inputs = Inputs(short_name(record.name))
+    url = inputs.url(remote.url, remote.variables)
+    if not url.parts or isinstance(url.parts[0], Literal):
         try:
-            filled = "".join(part if isinstance(part, str) else "x" for part in url.parts)
-            check_address(read_address(filled), allow_http=False)
+            example = "".join(part.text if isinstance(part, Literal) else "x" for part in url.parts)
+            check_address(read_address(example), allow_http=False)
         except InvalidAddress as error:
             raise NotRunnable(f"its remote endpoint cannot be used: {error.message}") from None
-    headers = {one.name: header_text(one, naming) for one in remote.headers if _HEADER.fullmatch(one.name)}
-    return Plan(
-        name=record.name,
-        version=record.version,
+    headers = {
+        header.name: inputs.header(header) for header in remote.headers if HEADER_NAME.fullmatch(header.name)
+    }
+    return _plan(
+        record,
+        inputs,
         kind="remote",
         package=f"remote:{remote.url}",
-        title=record.title,
-        description=record.description,
         transport="sse" if remote.type == "sse" else "streamable-http",
         url=url,
         headers=headers,
     )
 
 
-def _made_for_another(package: Package) -> str:
-    """The system that a file's name, or the hint beside it, is made for, where that is not this one."""
-    said = f"{package.identifier.rpartition('/')[2]} {package.runtime_hint}".lower()
-    words = set(re.split(r"[^a-z0-9]+", said)) | ({"x86_64"} if "x86_64" in said else set())
-    machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(
-        platform.machine().lower(), platform.machine().lower()
-    )
-    for named, ours in ((_SYSTEMS, sys.platform), (_MACHINES, machine)):
-        told = [name for name, other in named.items() if words & set(other)]
-        if told and ours not in told:
-            return told[0]
+def _foreign_system(package: Package) -> str:
+    """The system that a bundle is made for, by the name of its file and its hint; empty if it may be this one."""
+    hint = f"{package.identifier.rpartition('/')[2]} {package.runtime_hint}".lower()
+    words = set(re.split(r"[^a-z0-9]+", hint)) | ({"x86_64"} if "x86_64" in hint else set())
+    machine = platform.machine().lower()
+    machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
+    for names, ours in ((_SYSTEMS, sys.platform), (_MACHINES, machine)):
+        named = [system for system, spellings in names.items() if words & set(spellings)]
+        if named and ours not in named:
+            return named[0]
     return ""

@@ -1,7 +1,7 @@
 """Bundles (`.mcpb`): fetched, checked by their hash, unpacked once, and started as their manifest says.
 
-Nothing of a file is looked at before its hash is the one in the record. It is unpacked beside its place and renamed
-into it, so that a bundle is there whole or not at all; names that lead out of it, links and bombs are refused.
+The hash of a file is checked before anything else is read of it. It is unpacked into a temporary folder that is renamed, so
+that a bundle is there whole or not at all. Names that lead out of the folder, links and zip bombs are refused.
 """
 
 from __future__ import annotations
@@ -21,18 +21,11 @@ from typing import Any, Final
 import msgspec
 
 from perdure.registry.errors import RegistryError
-from perdure.registry.file.document import refused
+from perdure.registry.file.document import registry_error
 from perdure.registry.http.address import read_address
 from perdure.registry.http.client import HttpClient, expected
-from perdure.registry.packages.launch_plan import (
-    ArgGroup,
-    Bundle,
-    InputPrompt,
-    Naming,
-    NotRunnable,
-    Plan,
-    TextTemplate,
-)
+from perdure.registry.packages.launch_plan import ArgGroup, Bundle, InputPrompt, Inputs, NotRunnable, Plan
+from perdure.registry.templates import Template, escape, join
 from perdure.risk.short_text import is_secret_name
 from perdure.storage.user_dirs import data_dir
 
@@ -55,7 +48,7 @@ _BAD_NAMES: Final = (
 
 
 class WrongHash(RegistryError):
-    """A file that is not the one the record speaks of."""
+    """A file whose hash is not the one in the record."""
 
     code = "wrong_hash"
 
@@ -104,86 +97,85 @@ def _unpack(file: str, folder: str) -> None:
         with zipfile.ZipFile(file) as archive:
             infos = archive.infolist()
             if len(infos) > MAX_FILES or sum(info.file_size for info in infos) > MAX_UNPACKED:
-                raise NotRunnable("its bundle unpacks to more than can be meant")
+                raise NotRunnable("its bundle unpacks to too many or too large files")
             for info in infos:
-                _unpack_one(archive, info, folder)
+                _unpack_member(archive, info, folder)
     except NotRunnable:
         raise
     except OSError as error:
         if error.errno not in _BAD_NAMES:
-            raise refused(error, "the bundle") from None
+            raise registry_error(error, "the bundle") from None
         raise NotRunnable("its bundle holds a file twice, or a name that cannot be a file's") from None
     except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, ValueError, RuntimeError, EOFError):
         raise NotRunnable("its file is not a bundle: a zip archive with a manifest, whole") from None
 
 
-def _unpack_one(archive: zipfile.ZipFile, info: zipfile.ZipInfo, folder: str) -> None:
+def _unpack_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, folder: str) -> None:
     parts = info.filename.replace("\\", "/").split("/")
     mode = info.external_attr >> 16
     if info.filename.startswith(("/", "\\")) or ".." in parts or ":" in parts[0] or stat.S_ISLNK(mode):
         raise NotRunnable("its bundle holds a name that leads out of it")
-    place = os.path.join(folder, *[part for part in parts if part not in ("", ".")])
+    path = os.path.join(folder, *[part for part in parts if part not in ("", ".")])
     if info.is_dir():
-        os.makedirs(place, mode=0o700, exist_ok=True)
+        os.makedirs(path, mode=0o700, exist_ok=True)
         return
-    os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     left = info.file_size
-    with archive.open(info) as source, open(place, "xb") as out:
+    with archive.open(info) as source, open(path, "xb") as out:
         while piece := source.read(1024 * 1024):
             left -= len(piece)
             if left < 0:
                 raise NotRunnable("its bundle holds more than it says")
             out.write(piece)
-    os.chmod(place, 0o700 if mode & 0o111 else 0o600)
+    os.chmod(path, 0o700 if mode & 0o111 else 0o600)
 
 
 def complete_plan(plan: Plan, folder: str) -> Plan:
-    """The plan with what the manifest says: command, arguments, environment, and what it asks for."""
+    """The plan with the command, arguments, environment and inputs of the manifest."""
     manifest = _manifest(folder)
     server = _mapping(manifest.get("server"))
     config = dict(_mapping(server.get("mcp_config")))
     config.update(_mapping(_mapping(config.get("platform_overrides")).get(sys.platform)))
-    command = config.get("command")
-    if not isinstance(command, str) or not command:
-        command, config["args"] = _by_type(server)
-    asked = _Settings(_mapping(manifest.get("user_config")), folder, Naming(plan.name.rpartition("/")[2]))
-    literal = asked.text(command)
-    if literal.asks:
+    if not isinstance(config.get("command"), str) or not config["command"]:
+        config["command"], config["args"] = _command_by_type(server)
+    settings = _Settings(_mapping(manifest.get("user_config")), folder, plan)
+    command = settings.template(config["command"])
+    if not command.is_literal:
         raise NotRunnable("its bundle asks the user which command to run")
-    if os.path.basename(command).lower().removesuffix(".exe") in SHELLS:
+    if os.path.basename(config["command"]).lower().removesuffix(".exe") in SHELLS:
         raise NotRunnable("its bundle is started through a shell")
+    program = command.resolve({})
+    if program.startswith(folder + os.sep) and os.path.isfile(program):
+        os.chmod(program, 0o700)
     args = config.get("args")
+    words = [
+        ArgGroup((settings.template(arg),))
+        for arg in (args if isinstance(args, list) else [])
+        if isinstance(arg, str)
+    ]
     env = {
-        name: asked.text(value)
+        name: settings.template(value)
         for name, value in _mapping(config.get("env")).items()
         if isinstance(value, str)
     }
-    first = "".join(part for part in literal.parts if isinstance(part, str))
-    if first.startswith(folder + os.sep) and os.path.isfile(first):
-        os.chmod(first, 0o700)
     return msgspec.structs.replace(
         plan,
-        command=first,
-        words=(
-            *(
-                ArgGroup((asked.text(arg),))
-                for arg in (args if isinstance(args, list) else [])
-                if isinstance(arg, str)
-            ),
-            *plan.words,
-        ),
+        command=program,
+        words=(*words, *plan.words),
         env={**env, **plan.env},
+        prompts=settings.inputs.prompts,
     )
 
 
 class _Settings:
-    """The manifest's variables: places of this machine, and what the user is asked for."""
+    """The variables of a manifest: folders of this machine, and the user's settings."""
 
-    def __init__(self, declared: dict[str, Any], folder: str, naming: Naming) -> None:
+    def __init__(self, declared: dict[str, Any], folder: str, plan: Plan) -> None:
+        self.inputs = Inputs(plan.name.rpartition("/")[2])
+        self.inputs.prompts |= plan.prompts
         self._declared = declared
-        self._naming = naming
         home = os.path.expanduser("~")
-        self._places = {
+        self._values = {
             "__dirname": folder,
             "HOME": home,
             "DESKTOP": os.path.join(home, "Desktop"),
@@ -193,77 +185,62 @@ class _Settings:
             "/": os.sep,
         }
 
-    def text(self, source: str) -> TextTemplate:
-        found: list[str | InputPrompt] = []
-        at = 0
+    def template(self, source: str) -> Template:
+        text, at = "", 0
         for match in _HOLE.finditer(source):
-            found.append(source[at : match.start()])
+            text = join(text, escape(source[at : match.start()]))
+            kind, dot, name = match[1].partition(".")
+            is_setting = kind == "user_config" and bool(dot)
+            text = join(text, self._ask(name) if is_setting else escape(self._values.get(match[1], match[0])))
             at = match.end()
-            name = match[1]
-            found.append(
-                self._ask(name.removeprefix("user_config."))
-                if name.startswith("user_config.")
-                else self._places.get(name, match[0])
-            )
-        found.append(source[at:])
-        return TextTemplate(tuple(_joined(found)))
+        return Template(join(text, escape(source[at:])))
 
-    def _ask(self, name: str) -> InputPrompt:
-        one = _mapping(self._declared.get(name))
-        default = one.get("default")
-        if isinstance(default, str):
-            default = "".join(part for part in self.text(default).parts if isinstance(part, str))
-        variable = self._naming.of(name)
-        return InputPrompt(
-            variable=variable,
-            label=str(one.get("title") or name),
-            description=str(one.get("description") or ""),
-            required=one.get("required") is True,
-            secret=one.get("sensitive") is True or (default is None and is_secret_name(variable)),
-            default=_default(default),
-            format={"number": "number", "boolean": "boolean"}.get(str(one.get("type")), "string"),
+    def _ask(self, name: str) -> str:
+        setting = _mapping(self._declared.get(name))
+        default = _default(setting.get("default"))
+        if default is not None:
+            default = _HOLE.sub(lambda match: self._values.get(match[1], ""), default)
+        variable = self.inputs.variable(name)
+        return self.inputs.add(
+            InputPrompt(
+                variable=variable,
+                label=str(setting.get("title") or name),
+                description=str(setting.get("description") or ""),
+                required=setting.get("required") is True,
+                secret=setting.get("sensitive") is True or (default is None and is_secret_name(variable)),
+                default=default,
+                format={"number": "number", "boolean": "boolean"}.get(str(setting.get("type")), "string"),
+            )
         )
 
 
-def _default(found: object) -> str | None:
-    if isinstance(found, bool):
-        return "true" if found else "false"
-    return str(found) if isinstance(found, str | int | float) and found != "" else None
-
-
-def _joined(parts: list[str | InputPrompt]) -> list[str | InputPrompt]:
-    """Neighbouring texts as one."""
-    found: list[str | InputPrompt] = []
-    for part in parts:
-        if isinstance(part, str) and found and isinstance(last := found[-1], str):
-            found[-1] = last + part
-        elif part != "":
-            found.append(part)
-    return found
+def _default(value: object) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, str | int | float) and value != "" else None
 
 
 def _manifest(folder: str) -> dict[str, Any]:
     try:
         with open(os.path.join(folder, "manifest.json"), "rb") as file:
-            found = msgspec.json.decode(file.read().removeprefix(b"\xef\xbb\xbf"))
+            return _mapping(msgspec.json.decode(file.read().removeprefix(b"\xef\xbb\xbf")))
     except (OSError, msgspec.DecodeError):
         raise NotRunnable("its bundle has no manifest that can be read") from None
-    return _mapping(found)
 
 
-def _by_type(server: dict[str, Any]) -> tuple[str, list[str]]:
-    """How a server is started whose manifest only says what it is written in."""
+def _command_by_type(server: dict[str, Any]) -> tuple[str, list[str]]:
+    """The command of a server whose manifest only has its language and its entry point."""
     entry_point = server.get("entry_point")
-    place = f"${{__dirname}}/{entry_point}"
+    path = f"${{__dirname}}/{entry_point}"
     match server.get("type"):
         case "node" if entry_point:
-            return "node", [place]
+            return "node", [path]
         case "python" if entry_point:
-            return "python3", [place]
+            return "python3", [path]
         case "binary" if entry_point:
-            return place, []
+            return path, []
     raise NotRunnable("its bundle does not say how it is started")
 
 
-def _mapping(found: object) -> dict[str, Any]:
-    return found if isinstance(found, dict) else {}
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
