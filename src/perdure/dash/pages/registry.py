@@ -43,9 +43,7 @@ async def registry(context: PageContext, ask: Ask) -> Page:
     empty = "No MCP servers in the registry. Add one with perdure registry install NAME -- COMMAND."
     body = table("Servers of the registry", HEADS, rows, empty)
     files = await asyncio.to_thread(untrusted_files, context.sessions.settings, os.environ)
-    where = element(
-        "p", "Listed in ", code(mask_url(location) if "://" in location else home_path(location))
-    )
+    where = element("p", "Listed in ", code(mask_url(location) if "://" in location else home_path(location)))
     done = ask.get("done")
     notice = (Part("notice", note(f"{ask.get('name')} was {done}.", kind="notice")),) if done in _DONE else ()
     hint = None if can_switch or not refs else note(_how_to_switch(context, location, is_trusted))

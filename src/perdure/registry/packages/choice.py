@@ -61,7 +61,7 @@ def choose(record: Record, is_installed: Callable[[str], bool], kind: str = "") 
 
 
 def _plan(record: Record, inputs: Inputs, **fields: Any) -> Plan:
-    """With the prompts of the inputs that are left in its texts."""
+    """With the prompts of the inputs that its texts refer to, in their order."""
     plan = Plan(
         name=record.name,
         version=record.version,
@@ -69,12 +69,10 @@ def _plan(record: Record, inputs: Inputs, **fields: Any) -> Plan:
         description=record.description,
         **fields,
     )
-    texts = [*plan.env.values(), *plan.headers.values(), *([plan.url] if plan.url is not None else [])]
-    texts += [text for group in plan.words for text in group.texts]
-    used = {reference.variable for text in texts for reference in text.references()}
-    used |= {group.switch for group in plan.words}
-    prompts = {variable: prompt for variable, prompt in inputs.prompts.items() if variable in used}
-    return structs.replace(plan, prompts=prompts)
+    texts = [text for group in plan.words for text in (Template(f"${group.switch}"), *group.texts)]
+    texts += [*plan.env.values(), *([plan.url] if plan.url is not None else []), *plan.headers.values()]
+    variables = dict.fromkeys(reference.variable for text in texts for reference in text.references())
+    return structs.replace(plan, prompts={variable: inputs.prompts[variable] for variable in variables})
 
 
 def _package(record: Record, package: Package) -> Plan:
