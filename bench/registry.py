@@ -71,7 +71,7 @@ def _load(report: Report, records: list[dict[str, Any]], scratch: str) -> None:
     began = time.perf_counter()
     progress = store.begin()
     for at in range(0, len(records), 100):
-        progress = store.take(progress, records[at : at + 100], str(at))
+        progress = store.add_page(progress, records[at : at + 100], str(at))
     store.finish(progress)
     report.figure("copy and index, a transaction per page", ms(time.perf_counter() - began))
     store.close()

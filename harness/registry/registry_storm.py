@@ -53,7 +53,7 @@ from harness.registry.registry_writers import (
     foreigner,
     installer,
 )
-from perdure.registry.file.mcp_md_sections import parsed
+from perdure.registry.file.mcp_md_sections import parse_sections
 
 __all__ = ["BUGS", "STYLES", "storm"]
 _T = TypeVar("_T")
@@ -139,13 +139,13 @@ def dropped(writes: Sequence[Write], swap_backs: Sequence[SwapBack]) -> set[str]
 
 
 def _torn(text: str) -> list[str]:
-    bad = [section.name for section in parsed(text).servers if len(section.lines) != 2]
+    bad = [section.name for section in parse_sections(text).servers if len(section.lines) != 2]
     return [f"torn: {name}" for name in bad] + ([] if text.startswith(BEGIN) else ["the prose is gone"])
 
 
 def _difference(folder: Path, wanted: Sequence[str], excused: set[str] | None = None) -> list[str]:
     text = (folder / FILE).read_text()
-    names = [section.name for section in parsed(text).servers]
+    names = [section.name for section in parse_sections(text).servers]
     judged = set(wanted).union(names) - (excused or set())
     problems = [f"lost: {name}" for name in wanted if name not in names and name in judged]
     problems += [f"not removed: {name}" for name in names if name not in wanted and name in judged]

@@ -107,7 +107,7 @@ def test_m14_a_huge_reply_is_refused_while_it_is_read() -> None:
             yield b" " * 65536
 
     with scripted(answer) as server, pytest.raises(TornReply):
-        HttpCatalog(server.url, fetcher=HttpClient(max_bytes=65536)).list_servers()
+        HttpCatalog(server.url, client=HttpClient(max_bytes=65536)).list_servers()
     assert len(pieces) < 4000
 
 

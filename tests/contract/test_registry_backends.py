@@ -123,12 +123,12 @@ def test_must_4_no_credential_reaches_a_message_or_a_list(subject: Subject) -> N
     if subject.fit(one) != one:
         with pytest.raises(InvalidEntry) as kept_at_home:
             backend.install(one)
-        refused = repr(kept_at_home.value.shown())
+        refused = repr(kept_at_home.value.to_json())
     backend.install(subject.fit(one))
     seen = [refused, repr(backend.list_servers()), repr(backend.validate("a"))]
     with pytest.raises(AlreadyInstalled) as caught:
         backend.install(backend.load("a"))
-    seen += [str(caught.value), repr(caught.value.shown())]
+    seen += [str(caught.value), repr(caught.value.to_json())]
     assert all(SECRET not in text for text in seen)
 
 

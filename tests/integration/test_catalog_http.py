@@ -159,7 +159,7 @@ def test_a_refused_token_stays_a_refused_token() -> None:
                 with pytest.raises(AuthRequired) as caught:
                     operation()
                 assert not caught.value.retryable
-                assert SECRET not in repr(caught.value.shown())
+                assert SECRET not in repr(caught.value.to_json())
 
 
 def test_a_redirect_to_another_host_does_not_get_the_token() -> None:
@@ -225,7 +225,7 @@ def test_a_token_that_would_end_its_header_is_not_sent(token: str) -> None:
 def test_what_is_not_encrypted_or_no_url_is_refused_without_repeating_it(url: str) -> None:
     with pytest.raises(InvalidAddress) as caught:
         HttpCatalog(url).list_servers()
-    assert SECRET not in repr(caught.value.shown()).replace(f"/{SECRET}@", "")
+    assert SECRET not in repr(caught.value.to_json()).replace(f"/{SECRET}@", "")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "127.9.9.9"])
@@ -292,7 +292,7 @@ def test_pages_are_followed_and_a_circle_is_noticed() -> None:
     with scripted(answer) as server:
         assert [ref.name for ref in at(server.url).list_servers()] == ["s0", "s1", "s2", "s3"]
         server.answer = lambda asked: reply(200, {"servers": [], "nextCursor": "x"})
-        with pytest.raises(RegistryUnavailable, match="circles"):
+        with pytest.raises(RegistryUnavailable, match="without an end"):
             at(server.url).list_servers()
 
 
@@ -354,14 +354,14 @@ def test_no_more_is_taken_than_is_allowed() -> None:
             yield b" " * 65536
 
     with scripted(answer) as server, pytest.raises(TornReply):
-        HttpCatalog(server.url, fetcher=HttpClient(max_bytes=100_000)).list_servers()
+        HttpCatalog(server.url, client=HttpClient(max_bytes=100_000)).list_servers()
     assert sum(sent) < 2000 * 65536 / 2
 
 
 @pytest.mark.parametrize("slow", [drip, dripping_head])
 def test_a_server_that_sends_a_byte_at_a_time_is_given_up(slow: Callable[[], Iterator[bytes]]) -> None:
     with scripted(lambda asked: slow()) as server, pytest.raises(RegistryUnavailable, match=r"within 0\.5 s"):
-        HttpCatalog(server.url, fetcher=HttpClient(timeout_s=0.5)).list_servers()
+        HttpCatalog(server.url, client=HttpClient(timeout_s=0.5)).list_servers()
 
 
 @pytest.mark.parametrize(
@@ -413,7 +413,7 @@ def test_a_literal_value_is_refused_before_anything_is_sent() -> None:
         with pytest.raises(InvalidEntry) as caught:
             at(server.url).install(Entry(name="a", command=Template("x"), env={"K": Template(SECRET)}))
         assert server.asked == []
-    assert SECRET not in repr(caught.value.shown())
+    assert SECRET not in repr(caught.value.to_json())
 
 
 def test_an_absent_server_is_uninstalled_already() -> None:
@@ -532,7 +532,7 @@ def given_up(url: str) -> bool:
 
     def ask() -> None:
         try:
-            HttpCatalog(url, fetcher=HttpClient(timeout_s=0.3)).list_servers()
+            HttpCatalog(url, client=HttpClient(timeout_s=0.3)).list_servers()
         except RegistryUnavailable as error:
             outcomes.append(error.message)
 

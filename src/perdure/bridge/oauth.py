@@ -29,7 +29,7 @@ from pydantic import AnyUrl, Field
 from perdure.protocol.frames import RequestId
 from perdure.registry.entry import GRANTS
 from perdure.registry.http.address import check_address, read_address
-from perdure.registry.oauth_tokens import Grant, read_grant, renewing, write_grant
+from perdure.registry.oauth_tokens import Grant, read_grant, refresh_lock, write_grant
 
 EARLY_S: Final = 30.0
 CLIENT_NAME: Final = "Perdure"
@@ -301,10 +301,10 @@ class SignedIn(httpx2.Auth):
 
 
 class _Turn:
-    """`renewing`, waited for in a thread, so that a bridge goes on with everything else."""
+    """`refresh_lock`, waited for in a thread, so that a bridge goes on with everything else."""
 
     def __init__(self, path: str) -> None:
-        self._held = renewing(path) if path else None
+        self._held = refresh_lock(path) if path else None
 
     async def __aenter__(self) -> None:
         if self._held is not None:

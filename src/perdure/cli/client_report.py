@@ -82,7 +82,9 @@ def change_clients(
             report = change(client, path)
         except RegistryError as error:
             code = max(code, error.exit_code)
-            documents.append({"client": client.name, **error.shown()} if len(targets) > 1 else error.shown())
+            documents.append(
+                {"client": client.name, **error.to_json()} if len(targets) > 1 else error.to_json()
+            )
             if not options.json:
                 _print_error(command.prog, error)
             continue

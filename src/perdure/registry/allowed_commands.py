@@ -1,4 +1,4 @@
-"""Which commands may be started: the registry's own list, or a short default. An empty list allows nothing."""
+"""The commands that may be started: the registry's own list, or a short default. An empty list allows nothing."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ DEFAULT: Final = frozenset({"npx", "uvx", "python", "python3", "node", "docker"}
 
 
 def is_allowed(command: str, allowed: frozenset[str] | None) -> bool:
-    """By its last name, or by the whole path where the list holds that (MUST 12)."""
+    """By its base name, or by the whole path if the list has that (MUST 12)."""
     listed = DEFAULT if allowed is None else allowed
     return os.path.basename(command) in listed or command in listed
 
 
-def narrowed(allowed: frozenset[str] | None) -> frozenset[str]:
-    """A list that is not trusted can only leave out some of the usual commands."""
+def narrow(allowed: frozenset[str] | None) -> frozenset[str]:
+    """A list that is not trusted can only remove commands from the default."""
     return DEFAULT if allowed is None else DEFAULT & allowed
 
 

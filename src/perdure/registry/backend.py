@@ -1,9 +1,8 @@
-"""What a backend of a registry is: its operations, its id, and what it can do at the moment.
+"""The interface of a registry backend, and choosing one by its location.
 
-A constructor opens nothing (MUST 2). Names are checked before any I/O (MUST 1). Nothing that is loaded is resolved:
-references are resolved by whoever starts a server (`perdure.registry.resolved_entry`). `load_all` gives what
-`list_servers` and `load` would, one by one (MUST 10); what has a problem is listed with its `error` and hides
-nothing else.
+A constructor opens nothing (MUST 2). Names are checked before any I/O (MUST 1). Entries are loaded unresolved: references
+are resolved when a server is started (`perdure.registry.resolved_entry`). `load_all` returns what `list_servers` and `load`
+would (MUST 10). An entry with a problem is listed with its `error` and does not hide the others.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from perdure.registry.location import FILE_NAMES
 
 @runtime_checkable
 class Backend(Protocol):
-    """One scope of one registry, fixed when it is made (MUST 5)."""
+    """One scope of one registry, fixed at construction (MUST 5)."""
 
     @property
     def backend_id(self) -> str: ...
@@ -30,13 +29,13 @@ class Backend(Protocol):
     def capabilities(self) -> Capabilities: ...
 
     def list_servers(self) -> list[ServerRef]:
-        """Metadata only, sorted by name; empty where there is no registry yet."""
+        """Metadata only, sorted by name; empty if there is no registry yet."""
 
     def load(self, name: str) -> Entry:
         """Raises NotInRegistry, or Quarantined with the entry's error."""
 
     def load_all(self) -> list[Entry]:
-        """Every sound entry, in the order of `list_servers`."""
+        """Every valid entry, in the order of `list_servers`."""
 
     def validate(self, name: str) -> ValidationResult:
         """Static: nothing is started. An absent name is a result, not an exception."""
@@ -45,23 +44,23 @@ class Backend(Protocol):
         """Exactly one winner per name; the others get AlreadyInstalled (MUST 9)."""
 
     def uninstall(self, name: str) -> bool:
-        """Gone afterwards. Whether it was there, as far as the backend can tell."""
+        """Whether it was there, as far as the backend can tell; it is gone afterwards."""
 
     def source(self, name: str) -> str:
-        """Where an entry of this name is, for people; nothing is read for it."""
+        """The location of an entry of this name, for output; nothing is read."""
 
     def refresh_capabilities(self) -> Capabilities: ...
 
     def close(self) -> None:
-        """Any number of times, at any time."""
+        """May be called at any time, and repeatedly."""
 
 
 @runtime_checkable
 class BulkBackend(Backend, Protocol):
-    """A backend that takes many entries at the cost of one."""
+    """A backend that installs many entries in one change."""
 
     def install_all(self, entries: Sequence[Entry]) -> tuple[str, ...]:
-        """Those whose names are free, in one change. Returns the names that were taken, whose entries stay."""
+        """Install the entries whose names are free. Returns the names that were taken, whose entries stay."""
 
 
 @runtime_checkable
@@ -72,14 +71,14 @@ class EditableBackend(Backend, Protocol):
         """Raises NotInRegistry."""
 
     def replace(self, entry: Entry) -> ServerRef:
-        """The entry of the same name becomes this one. Raises NotInRegistry."""
+        """Replace the entry of the same name. Raises NotInRegistry."""
 
 
-# --- What a backend says of its servers and of itself ---
+# --- Results ---
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """What is true when it is read (MUST 3). A method whose flag is true never answers `Unsupported`."""
+    """True at the time of reading (MUST 3). A method whose flag is true never raises `Unsupported`."""
 
     supports_install: bool = False
     supports_uninstall: bool = False
@@ -90,7 +89,7 @@ class Capabilities(msgspec.Struct, frozen=True):
 
 
 class ServerRef(msgspec.Struct, frozen=True):
-    """One line of a list. `source` says where it stands, without credentials; `error` why it cannot be used."""
+    """One line of a list. `source` is its location without credentials; `error` says why it cannot be used."""
 
     name: str
     description: str = ""
@@ -107,7 +106,7 @@ class ValidationResult(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-# --- Which backend serves a place: by the scheme of a URL, by the ending of a file ---
+# --- Choosing a backend, by the scheme of a URL or the ending of a file ---
 
 
 Factory = Callable[[str, Mapping[str, str]], Backend]
@@ -130,32 +129,32 @@ def open_backend(location: str, environ: Mapping[str, str]) -> Backend:
 
 
 def factory(location: str) -> Factory:
-    scheme, mark, _ = location.partition("://")
-    if not mark and os.path.isdir(location):
+    scheme, separator, _ = location.partition("://")
+    if not separator and os.path.isdir(location):
         raise UnknownBackend(
             f"{location} is a folder; a registry is a file",
             hint=f"name the file in it: {os.path.join(location, FILE_NAMES[0])}",
         )
-    kind = scheme.lower() if mark else os.path.splitext(location)[1].lower()
-    named = BUILT_IN.get(kind)
-    if named is not None:
-        return _loaded(named)
-    found = _registered(kind)
-    if found is None:
+    kind = scheme.lower() if separator else os.path.splitext(location)[1].lower()
+    module = BUILT_IN.get(kind)
+    if module is not None:
+        return _load(module)
+    registered = _registered(kind)
+    if registered is None:
         raise UnknownBackend(
             f"no registry backend for {kind or 'a file without an ending'}",
             hint=f"a file that ends in {' or '.join(sorted(k for k in BUILT_IN if k.startswith('.')))}, "
             f"or a backend of the entry point group {GROUP}",
         )
-    return found
+    return registered
 
 
-def _loaded(named: str) -> Factory:
+def _load(name: str) -> Factory:
     from importlib import import_module
 
-    module, _, function = named.partition(":")
-    made: Factory = getattr(import_module(module), function)
-    return made
+    module, _, function = name.partition(":")
+    factory: Factory = getattr(import_module(module), function)
+    return factory
 
 
 def _registered(kind: str) -> Factory | None:
@@ -163,6 +162,6 @@ def _registered(kind: str) -> Factory | None:
 
     for point in entry_points(group=GROUP):
         if point.name.lower() == kind:
-            made: Factory = point.load()
-            return made
+            factory: Factory = point.load()
+            return factory
     return None

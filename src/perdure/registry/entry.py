@@ -1,14 +1,14 @@
-"""One server in a registry: what it is, how it is started, what may be done with its tools.
+"""One server in a registry: how it is started, and how its tools may be used.
 
-An `Entry` that exists is sound: every way to make one checks it (`InvalidName`, `InvalidEntry`). Strings that may
-hold references are templates; nothing in here is ever resolved (`perdure.registry.resolved_entry` is).
+Every `Entry` is valid: its construction checks it and raises `InvalidName` or `InvalidEntry`. Texts that may hold references
+are templates, which are never resolved here (`perdure.registry.resolved_entry` does that).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator, Mapping, Sized
 from typing import Any, Final, Literal
 
 import msgspec
@@ -26,10 +26,10 @@ TRANSPORT_NAMES: Final[dict[str, Transport]] = {
     "streamablehttp": "streamable-http", "http": "streamable-http", "sse": "sse",
 }  # fmt: skip
 MAX_NAME: Final = 128
-# A process gets no longer text than this, as an argument or a variable; more of them than anyone writes by hand.
+# The system's limit for one argument or variable, and a bound for their number.
 MAX_TEXT: Final = 128 * 1024
 MAX_TEXTS: Final = 1024
-# Every character at which some reader ends a line; in a value it would begin a section of its own.
+# Every character that some reader takes for a line break; in a value it would begin a new section.
 LINE_BREAKS: Final = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_.+@-]+")
@@ -40,7 +40,7 @@ HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _TOOL: Final = re.compile(r"[^\s,=]+")
 _DOCUMENT: Final = re.compile(r"https://[^/?#]+/[^#]+")
 _WEB: Final = re.compile(r"https?://[^/?#]", re.IGNORECASE)
-# How to sign in to a remote server, where the server does not say all of it itself.
+# Settings of a sign-in to a remote server that discovery does not provide.
 OAUTH_KEYS: Final = (
     "client_id",
     "client_secret",
@@ -54,14 +54,14 @@ GRANTS: Final = ("authorization_code", "client_credentials")
 
 
 class Tools(msgspec.Struct, frozen=True):
-    """Which tools are offered: all, those allowed, all but those denied."""
+    """The listed tools: all, only those allowed, or all but those denied."""
 
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
 
 
 class Timeouts(msgspec.Struct, frozen=True):
-    """Seconds; None where the settings decide."""
+    """In seconds; None leaves it to the settings."""
 
     startup: float | None = None
     call: float | None = None
@@ -69,14 +69,14 @@ class Timeouts(msgspec.Struct, frozen=True):
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """What may be repeated: by the server's own annotations or only as declared; and tool by tool."""
+    """Which calls may be replayed: by the server's annotations or only as declared; and tool by tool."""
 
     mode: Literal["annotations", "declared"] = "annotations"
     tools: dict[str, ReplayClass] = {}
 
 
 class Provenance(msgspec.Struct, frozen=True):
-    """Where an entry came from: the catalog, the full name there, the exact version, the package and its hash."""
+    """The origin of an entry: the catalog, the full name there, the exact version, the package and its hash."""
 
     catalog: str = ""
     name: str = ""
@@ -87,7 +87,7 @@ class Provenance(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """`extra` holds the keys that are not ours, as they were found; they are kept where they are written."""
+    """`extra` holds the keys of other programs, unchanged; they are kept when the entry is written."""
 
     name: str
     title: str = ""
@@ -113,28 +113,28 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        for what, texts in (
+        for field, values in (
             ("args", self.args),
             ("env", self.env),
             ("headers", self.headers),
             ("tools", (*self.tools.allow, *self.tools.deny)),
             ("replay", self.replay.tools),
         ):
-            check_count(texts, what, self.name)
-        for what, text in self.texts():
-            check_text(text, what, self.name)
-        _check_way(self)
+            check_count(values, field, self.name)
+        for field, text in self.texts():
+            check_text(text, field, self.name)
+        _check_transport(self)
         _check_names(self)
         _check_oauth(self)
         _check_times(self)
         _check_replay(self)
 
     def texts(self) -> Iterator[tuple[str, str]]:
-        """Every string of it, with what it is."""
+        """Every text, with the field it belongs to."""
         yield "title", self.title
         yield "description", self.description
-        for what, template in self.templates():
-            yield what, template.text
+        for field, template in self.templates():
+            yield field, template.text
         for name in (*self.env, *self.headers, *self.tools.allow, *self.tools.deny, *self.replay.tools):
             yield "a name", name
         for probe in self.probes():
@@ -146,20 +146,25 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         yield from (("a key", key) for key in self.extra)
 
     def templates(self) -> Iterator[tuple[str, Template]]:
-        """Every text that may hold references, with what it is."""
-        for what, one in (("command", self.command), ("cwd", self.cwd), ("url", self.url)):
-            if one is not None:
-                yield what, one
+        """Every text that may hold references, with its field."""
+        for field, template in (("command", self.command), ("cwd", self.cwd), ("url", self.url)):
+            if template is not None:
+                yield field, template
         yield from (("args", arg) for arg in self.args)
         yield from ((f"env {name}", value) for name, value in self.env.items())
         yield from ((f"header {name}", value) for name, value in self.headers.items())
         yield from ((f"oauth {name}", value) for name, value in self.oauth.items())
 
     def probes(self) -> Iterator[ProbeRequired]:
-        yield from (one for one in self.replay.tools.values() if isinstance(one, ProbeRequired))
+        yield from (replay for replay in self.replay.tools.values() if isinstance(replay, ProbeRequired))
+
+    def unset(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """The variables without which it cannot be resolved, each once."""
+        names = (name for _, template in self.templates() for name in template.unset(environ))
+        return tuple(dict.fromkeys(names))
 
     def variables(self) -> tuple[str, ...]:
-        """The variables it refers to, in order, each once."""
+        """The variables that it refers to, in order, each once."""
         return tuple(
             dict.fromkeys(ref.variable for _, template in self.templates() for ref in template.references())
         )
@@ -195,7 +200,7 @@ def parse_replay(name: str, text: str) -> ReplayClass:
 
 
 def check_name(name: str) -> None:
-    """MUST 1, before anything is opened. The name itself is not repeated: it may hold anything."""
+    """Raise InvalidName before anything is opened (MUST 1)."""
     if not isinstance(name, str) or not name:
         raise InvalidName("the name is empty")
     hint = "letters, digits and _ . + @ - are allowed, no dot in front, no two dots in a row"
@@ -209,28 +214,28 @@ def check_name(name: str) -> None:
         )
 
 
-def check_count(texts: Sized, what: str, entry: str) -> None:
-    """Before anything is made of each: a host reads this while its sessions wait."""
-    if len(texts) > MAX_TEXTS:
-        raise InvalidEntry(f"{what} of {entry} holds more than {MAX_TEXTS:,} items", entry=entry)
+def check_count(items: Sized, field: str, entry: str) -> None:
+    """Called before the items are read: a host reads an entry while its sessions wait."""
+    if len(items) > MAX_TEXTS:
+        raise InvalidEntry(f"{field} of {entry} holds more than {MAX_TEXTS:,} items", entry=entry)
 
 
-def check_text(text: str, what: str, entry: str) -> None:
-    """No line break of any kind, nothing that is not text, and not too much of it."""
+def check_text(text: str, field: str, entry: str) -> None:
+    """No line break of any kind, no zero byte or surrogate, and not too long."""
     if len(text) > MAX_TEXT:
-        raise InvalidEntry(f"{what} of {entry} is longer than {MAX_TEXT:,} characters", entry=entry)
+        raise InvalidEntry(f"{field} of {entry} is longer than {MAX_TEXT:,} characters", entry=entry)
     if _BREAK.search(text):
-        raise InvalidEntry(f"{what} of {entry} holds a line break", entry=entry, hint="keep it on one line")
+        raise InvalidEntry(f"{field} of {entry} holds a line break", entry=entry, hint="keep it on one line")
     if _NOT_TEXT.search(text):
-        raise InvalidEntry(f"{what} of {entry} is not text", entry=entry, hint="no zero byte, valid UTF-8")
+        raise InvalidEntry(f"{field} of {entry} is not text", entry=entry, hint="no zero byte, valid UTF-8")
 
 
 def _refuse(entry: Entry, problem: str, hint: str = "") -> None:
     raise InvalidEntry(f"{entry.name}: {problem}", entry=entry.name, hint=hint)
 
 
-def _check_way(entry: Entry) -> None:
-    """A command or a URL, as the transport says."""
+def _check_transport(entry: Entry) -> None:
+    """A local server has a command, a remote one a URL."""
     if entry.transport not in TRANSPORTS:
         _refuse(entry, "transport is not known", f"one of {', '.join(TRANSPORTS)}")
     if entry.transport == "stdio":
@@ -259,27 +264,27 @@ def _check_names(entry: Entry) -> None:
 
 
 def _check_oauth(entry: Entry) -> None:
-    given = entry.oauth
-    if not given:
+    oauth = entry.oauth
+    if not oauth:
         return
     if entry.transport == "stdio":
         _refuse(entry, "oauth is for a remote server", "give a local one its credentials by env: NAME=$NAME")
-    if unknown := [key for key in given if key not in OAUTH_KEYS]:
+    if unknown := [key for key in oauth if key not in OAUTH_KEYS]:
         _refuse(entry, f"oauth does not know {unknown[0]}", f"one of {', '.join(OAUTH_KEYS)}")
-    grant = given.get("grant", Template(GRANTS[0])).text
+    grant = oauth.get("grant", Template(GRANTS[0])).text
     if grant not in GRANTS:
         _refuse(entry, "oauth grant is not known", f"one of {', '.join(GRANTS)}")
-    if "client_secret" in given and "client_id" not in given:
+    if "client_secret" in oauth and "client_id" not in oauth:
         _refuse(entry, "oauth has a client_secret and no client_id")
-    if grant == "client_credentials" and not {"client_id", "client_secret", "issuer"} <= set(given):
+    if grant == "client_credentials" and not {"client_id", "client_secret", "issuer"} <= set(oauth):
         _refuse(
             entry,
             "oauth by client_credentials needs client_id, client_secret and issuer",
             "issuer is the authorization server that may see the secret: issuer=https://…",
         )
-    if (url := given.get("client_metadata_url")) is not None and not _DOCUMENT.fullmatch(url.text):
+    if (url := oauth.get("client_metadata_url")) is not None and not _DOCUMENT.fullmatch(url.text):
         _refuse(entry, "oauth client_metadata_url is not the address of a document", "https://host/path.json")
-    if (port := given.get("redirect_port")) is not None and not _is_port(port.text):
+    if (port := oauth.get("redirect_port")) is not None and not _is_port(port.text):
         _refuse(entry, "oauth redirect_port is not a port")
 
 

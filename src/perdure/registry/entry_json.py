@@ -10,7 +10,7 @@
                  "start", "restart", "replay": {"mode", "tools": {"charge": "probe find_charge {\\"key\\": \\"/key\\"}"}},
                  "pin", "required", "provenance"}}
 
-`null` counts as absent, a number or a switch among texts as its text. Errors name the place, never the value.
+`null` means absent; a number or a boolean in place of a text is its text. Errors name the field, never the value.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def members(entry: Entry, *, whole: bool = False) -> dict[str, Any]:
 
 
 def to_wire(entry: Entry) -> dict[str, Any]:
-    """With the keys that every catalog knows, also where they have their default."""
+    """With the keys that every catalog knows, even if they have their default."""
     plain: dict[str, Any] = {"args": [], "env": {}} if entry.transport == "stdio" else {"headers": {}}
     return {"description": "", "transport": entry.transport, **plain, **members(entry)}
 
@@ -63,20 +63,20 @@ def from_wire(value: Any) -> Entry:
     """Raises InvalidName or InvalidEntry. Keys that are not known are ignored."""
     if not isinstance(value, dict):
         raise InvalidEntry("it is not an object")
-    return _entry({name: one for name, one in value.items() if name in _DEFAULTS})
+    return _entry({name: member for name, member in value.items() if name in _DEFAULTS})
 
 
 def to_object(entry: Entry) -> dict[str, Any]:
     fields = members(entry)
-    found: dict[str, Any] = {}
+    value: dict[str, Any] = {}
     if entry.transport != "stdio":
-        found["type"] = "http" if entry.transport == "streamable-http" else entry.transport
-    found |= {name: fields[name] for name in _SHARED if name in fields}
+        value["type"] = "http" if entry.transport == "streamable-http" else entry.transport
+    value |= {name: fields[name] for name in _SHARED if name in fields}
     if not entry.enabled:
-        found["disabled"] = True
+        value["disabled"] = True
     if own := {name: fields[name] for name in _OWN if name in fields}:
-        found[OWN] = own
-    return {**found, **{key: value for key, value in entry.extra.items() if key not in _KNOWN}}
+        value[OWN] = own
+    return {**value, **{key: value for key, value in entry.extra.items() if key not in _KNOWN}}
 
 
 def from_object(name: str, value: Any) -> Entry:
@@ -87,7 +87,7 @@ def from_object(name: str, value: Any) -> Entry:
     if not isinstance(own, dict):
         raise InvalidEntry(f"{name}: {OWN if isinstance(value, dict) else 'it'} is not an object", entry=name)
     switches = {key: value.get(key) for key in ("enabled", "disabled")}
-    if wrong := [key for key, one in switches.items() if one not in (None, True, False)]:
+    if wrong := [key for key, member in switches.items() if member not in (None, True, False)]:
         raise InvalidEntry(f"{name}: {wrong[0]} is not true or false", entry=name)
     return _entry(
         {
@@ -96,7 +96,7 @@ def from_object(name: str, value: Any) -> Entry:
             "name": name,
             "transport": value.get("type") or value.get("transport"),
             "enabled": not switches["disabled"] and switches["enabled"] is not False,
-            "extra": {key: one for key, one in value.items() if key not in _KNOWN},
+            "extra": {key: member for key, member in value.items() if key not in _KNOWN},
         }
     )
 
@@ -131,21 +131,25 @@ def _entry(fields: dict[str, Any]) -> Entry:
 def _without_nulls(value: Any, depth: int = DEPTH) -> Any:
     if not isinstance(value, dict) or depth == 0:
         return value
-    return {key: _without_nulls(one, depth - 1) for key, one in value.items() if one is not None}
+    return {key: _without_nulls(member, depth - 1) for key, member in value.items() if member is not None}
 
 
 def _template(value: Any) -> Any:
-    """A value that is no text is left for the conversion to refuse."""
+    """A value that is no text is refused by the conversion."""
     return Template(value) if isinstance(value, str) else {"text": value}
 
 
 def _templates(value: Any, key: str, name: str) -> Any:
-    """Of a list or an object; a number or a switch in it is its text."""
+    """Of a list or an object; a number or a boolean in it is its text."""
     if isinstance(value, list | dict):
         check_count(value, key, name)
     if isinstance(value, list):
-        return [_template(_scalar(one)) for one in value]
-    return {n: _template(_scalar(one)) for n, one in value.items()} if isinstance(value, dict) else value
+        return [_template(_scalar(item)) for item in value]
+    return (
+        {label: _template(_scalar(item)) for label, item in value.items()}
+        if isinstance(value, dict)
+        else value
+    )
 
 
 def _scalar(value: Any) -> Any:
@@ -161,7 +165,7 @@ def _parse_tools(replay: Any, name: str) -> None:
     if unknown := [key for key in replay if key not in ("mode", "tools")]:
         raise InvalidEntry(f"{name}: {OWN}.replay does not know {unknown[0]}", entry=name)
     if isinstance(tools := replay.get("tools"), dict):
-        replay["tools"] = {tool: _replay_class(one, name) for tool, one in tools.items()}
+        replay["tools"] = {tool: _replay_class(text, name) for tool, text in tools.items()}
 
 
 def _replay_class(value: Any, name: str) -> Any:
@@ -174,7 +178,7 @@ def _replay_class(value: Any, name: str) -> Any:
 
 
 def _reason(error: msgspec.ValidationError) -> str:
-    """Its place and what is expected there; a message that quotes a value is replaced."""
+    """The field and what is expected; a message that quotes a value is replaced."""
     reason, _, place = str(error).partition(" - at `$.")
     place = re.sub(r"\.text|`$", "", place)
     if not place:
@@ -190,13 +194,13 @@ def _plain(value: Any, whole: bool) -> Any:
         case Template():
             return value.text
         case tuple():
-            return [_plain(one, whole) for one in value]
+            return [_plain(member, whole) for member in value]
         case dict():
-            return {key: _plain(one, whole) for key, one in value.items()}
+            return {key: _plain(member, whole) for key, member in value.items()}
         case Convergent() | NeverReplay() | ProbeRequired():
             return format_replay(value)
         case msgspec.Struct():
-            usual = structs.asdict(type(value)())
+            defaults = structs.asdict(type(value)())
             fields = structs.asdict(value).items()
-            return {key: _plain(one, whole) for key, one in fields if whole or one != usual[key]}
+            return {key: _plain(member, whole) for key, member in fields if whole or member != defaults[key]}
     return value

@@ -1,9 +1,9 @@
-"""Everything that can go wrong with a registry, as one tree.
+"""The errors of a registry, as one tree.
 
     RegistryError                                       exit   retryable
     ├── InvalidName        (ValueError)  a name that no registry may hold        2   no
-    ├── InvalidEntry       (ValueError)  an entry that cannot be meant           2   no
-    ├── UnknownBackend     (ValueError)  no backend for this place               2   no
+    ├── InvalidEntry       (ValueError)  an entry that is not valid              2   no
+    ├── UnknownBackend     (ValueError)  no backend for this location            2   no
     ├── InputRequired                    a value that only the user can give     2   no
     ├── NotInRegistry                    no such name                            1   no
     ├── NotInCatalog                     no such name, or version, there         1   no
@@ -14,13 +14,13 @@
     ├── CommandNotAllowed                the command is not in the allowed list  1   no
     ├── Untrusted                        a workspace's file, not trusted         1   no
     ├── AlreadyInstalled                 the name is taken                       3   no
-    ├── ChangedMeanwhile                 somebody else kept changing the file    3   yes
+    ├── ChangedMeanwhile                 another program kept changing the file  3   yes
     ├── RegistryUnavailable              unreachable, 5xx, a torn reply, a lock  4   yes
     ├── Forbidden                        the system does not permit it           4   no
     └── AuthRequired                     no credentials, or not the right ones   4   no
 
-"Not there" and "not reachable" are never the same class, nor is what a second try may mend and what it cannot.
-`entry` is the name it is about, `hint` what the user can do. No message holds a credential.
+"Not there" and "not reachable" are different classes; `retryable` says whether a second try may succeed.
+`entry` is the name of the entry, `hint` what the user can do. No message holds a credential.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import ClassVar
 
 
 class RegistryError(Exception):
-    """What failed, for which entry, and what can be done."""
+    """What failed, for which entry, and a hint."""
 
     exit_code: ClassVar[int] = 1
     retryable: ClassVar[bool] = False
@@ -41,18 +41,18 @@ class RegistryError(Exception):
         self.entry = entry
         self.hint = hint
 
-    def shown(self) -> dict[str, str | bool]:
-        """What a command prints of it as JSON."""
-        found: dict[str, str | bool] = {
+    def to_json(self) -> dict[str, str | bool]:
+        """What a command prints with `--json`."""
+        fields: dict[str, str | bool] = {
             "error": self.code,
             "message": self.message,
             "retryable": self.retryable,
         }
         if self.entry:
-            found["entry"] = self.entry
+            fields["entry"] = self.entry
         if self.hint:
-            found["hint"] = self.hint
-        return found
+            fields["hint"] = self.hint
+        return fields
 
 
 class InvalidName(RegistryError, ValueError):
@@ -96,14 +96,14 @@ class Unsupported(RegistryError):
 
 
 class UnsetVariable(RegistryError):
-    """A reference whose variable is unset. The variable's name is no secret; its value never gets here."""
+    """A reference to a variable that is not set."""
 
     code = "unset_variable"
 
     def __init__(self, variable: str, *, entry: str = "", hint: str = "") -> None:
-        of = f" of {entry}" if entry else ""
+        owner = f" of {entry}" if entry else ""
         super().__init__(
-            f"the variable {variable}{of} is not set",
+            f"the variable {variable}{owner} is not set",
             entry=entry,
             hint=hint or f"set {variable} and try again",
         )

@@ -1,4 +1,4 @@
-"""Where the registry is. Looks at names alone, so that a host without one loads nothing of it."""
+"""Where the registry is. Only names are looked at, so that a host without a registry imports nothing else of it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ FILE_NAMES = ("mcp.md", "mcp.json")
 
 
 def locate(given: str | None, workspace: str | None, environ: Mapping[str, str]) -> str:
-    """The registry's place: the one that was named, else a file of the workspace, else the user's.
+    """The location of the registry: the given one, else a file of the workspace, else the user's.
 
-    Without a workspace only what the user named, or the user's own. Where there is none anywhere, the user's `mcp.md` is
-    where one would be made.
+    If there is none, the user's `mcp.md`, where one would be created.
     """
     named = given or environ.get("PERDURE_REGISTRY")
     if named and "://" in named:
@@ -20,8 +19,8 @@ def locate(given: str | None, workspace: str | None, environ: Mapping[str, str])
     if named:
         return os.path.abspath(os.path.expanduser(named))
     user = user_folder(environ)
-    found = in_folder(workspace) if workspace is not None else None
-    return found or in_folder(user) or os.path.join(user, FILE_NAMES[0])
+    project = in_folder(workspace) if workspace is not None else None
+    return project or in_folder(user) or os.path.join(user, FILE_NAMES[0])
 
 
 def user_folder(environ: Mapping[str, str]) -> str:
@@ -30,6 +29,6 @@ def user_folder(environ: Mapping[str, str]) -> str:
 
 
 def in_folder(folder: str) -> str | None:
-    """The registry of a folder; None where it has none."""
+    """The registry of a folder; None if it has none."""
     paths = (os.path.join(folder, name) for name in FILE_NAMES)
     return next((path for path in paths if os.path.lexists(path)), None)

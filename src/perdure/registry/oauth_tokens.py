@@ -1,8 +1,8 @@
-"""What a sign-in to a remote server gave us: kept outside every workspace, for its owner alone, and never shown.
+"""OAuth tokens of remote servers: stored outside every workspace, readable by their owner alone, and never shown.
 
-One file per entry name and URL, so that a token goes nowhere but where it was given for. What the authorization server
-said is kept as it was said; this module does not look into it. `login` is made anew by every sign-in and stays the same
-while tokens are renewed: it tells a host that its bridge should be started again.
+There is one file per entry name and URL, so that a token is only sent to the server it was issued for. The replies of the
+authorization server are stored unchanged. `login` is new for every sign-in and stays the same while tokens are refreshed: a
+host restarts its bridge when it changes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from perdure.protocol.msgspec_types import prepare_type
 from perdure.storage.user_dirs import sign_ins_folder
 
 _MARK: Final = 32
-# What a file is called while it is written: tokens, for which nobody looks any more after a kill.
+# The suffix of a file while it is written; a crash may leave one, which holds tokens.
 _UNFINISHED: Final = r"(?:\.\d+)?"
 
 
 class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`expires_at` is in seconds since the epoch; 0 where nobody said. `wanted` are scopes that a call was refused for."""
+    """`expires_at` is in seconds since the epoch, 0 if unknown; `wanted` are scopes that a refused call needs."""
 
     login: str
     tokens: dict[str, Any] = {}
@@ -50,7 +50,7 @@ def grant_path(name: str, url: str) -> str:
 
 
 def grant_paths(name: str) -> list[str]:
-    """Every sign-in under this name, whatever its URL was, also one that a killed process did not finish."""
+    """Every sign-in under this name, whatever its URL, and what a crashed process left of one."""
     belongs = re.compile(rf"({re.escape(name)}-[0-9a-f]{{{_MARK}}}\.json){_UNFINISHED}")
     try:
         names = os.listdir(sign_ins_folder())
@@ -58,12 +58,13 @@ def grant_paths(name: str) -> list[str]:
         return []
     matches = map(belongs.fullmatch, sorted(names))
     return [
-        os.path.join(sign_ins_folder(), one) for one in dict.fromkeys(match[1] for match in matches if match)
+        os.path.join(sign_ins_folder(), file)
+        for file in dict.fromkeys(match[1] for match in matches if match)
     ]
 
 
 def read_grant(path: str) -> Grant | None:
-    """None where nobody has signed in, or what is there cannot be read: a new sign-in mends both."""
+    """None if there is no sign-in, or the file is damaged: a new sign-in fixes both."""
     try:
         with open(path, "rb") as file:
             return msgspec.json.decode(file.read(), type=prepare_type(Grant))
@@ -72,12 +73,12 @@ def read_grant(path: str) -> Grant | None:
 
 
 def login_of(path: str) -> str:
-    found = read_grant(path)
-    return found.login if found is not None else ""
+    grant = read_grant(path)
+    return grant.login if grant is not None else ""
 
 
 def write_grant(path: str, grant: Grant) -> None:
-    """In one step and durable: a refresh token that was used up cannot be asked for again."""
+    """Atomic and durable: a refresh token that was used cannot be requested again."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     temporary = f"{path}.{os.getpid()}"
     fd = directories.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | directories.NOFOLLOW, 0o600)
@@ -98,21 +99,21 @@ def write_grant(path: str, grant: Grant) -> None:
 
 
 def remove_grant(path: str) -> bool:
-    """Remove a sign-in and all that killed processes left of it. Whether there was anything."""
+    """Remove a sign-in and what crashed processes left of it. Whether there was any."""
     folder, name = os.path.split(path)
     belongs = re.compile(re.escape(name) + _UNFINISHED)
     try:
-        names = [one for one in os.listdir(folder) if belongs.fullmatch(one)]
+        names = [file for file in os.listdir(folder) if belongs.fullmatch(file)]
     except FileNotFoundError:
         return False
-    for one in names:
-        os.unlink(os.path.join(folder, one))
+    for file in names:
+        os.unlink(os.path.join(folder, file))
     return bool(names)
 
 
 @contextmanager
-def renewing(path: str) -> Iterator[None]:
-    """One process at a time renews a token: most servers take a refresh token once."""
+def refresh_lock(path: str) -> Iterator[None]:
+    """One process at a time refreshes a token: most servers accept a refresh token once."""
     fd = directories.open(os.path.dirname(path), os.O_RDONLY | directories.DIRECTORY)
     try:
         lock(fd)

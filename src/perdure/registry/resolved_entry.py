@@ -1,7 +1,7 @@
-"""An entry with its references resolved: made when a server is started, and never shown or stored.
+"""An entry with its references resolved: created when a server is started, and never shown or stored.
 
-It is a plain class and no struct, so that nothing dumps it by accident: its repr is redacted, and pickling,
-copying or encoding it is refused.
+It is a plain class and no struct, so that it is not encoded by accident: its repr is redacted, and pickling, copying or
+encoding it is refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ResolvedEntry:
     url: str
     headers: dict[str, str]
     oauth: dict[str, str]
-    secrets: tuple[str, ...]  # every value that came out of a variable, and every literal of env and headers
+    secrets: tuple[str, ...]  # every value of a variable, and every literal of env and headers
 
     def __repr__(self) -> str:
         return f"ResolvedEntry({self.name!r}, [redacted])"
@@ -50,7 +50,7 @@ def resolve(entry: Entry, environ: Mapping[str, str]) -> ResolvedEntry:
     resolved = ResolvedEntry()
     resolved.name = entry.name
     for field in ("env", "headers", "oauth"):
-        setattr(resolved, field, {name: value(one) for name, one in getattr(entry, field).items()})
+        setattr(resolved, field, {name: value(template) for name, template in getattr(entry, field).items()})
     for field in ("command", "cwd", "url"):
         setattr(resolved, field, value(getattr(entry, field)))
     resolved.args = tuple(map(value, entry.args))

@@ -1,11 +1,11 @@
-"""Text that may refer to variables: parsed, never resolved where it is stored.
+"""Text that may refer to variables; stored unresolved.
 
     $VAR  ${VAR}  ${env:VAR}      the variable's value; unset is an error, empty is a value
     ${VAR:-default}               the default where it is unset or empty; also ${env:VAR:-default}
     $$                            one dollar sign
     anything else                 itself, a lone dollar sign too
 
-References may stand anywhere in a text: `Bearer $TOKEN`. The source text is kept as it was written.
+A reference may be anywhere in a text: `Bearer $TOKEN`. The source text is kept as it was written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NAME_CHARACTER: Final = re.compile(r"[A-Za-z0-9_]", re.ASCII)
 
 
 class Literal(msgspec.Struct, frozen=True):
-    """Text that stands for itself; an escaped dollar sign is already one here."""
+    """Text without references; `$$` is already one dollar sign."""
 
     text: str
 
@@ -45,13 +45,13 @@ Part = Literal | Reference
 
 
 class Template(msgspec.Struct, frozen=True):
-    """A text with references. `text` is its source, exactly as it stands in a file."""
+    """A text with references. `text` is its source, exactly as in the file."""
 
     text: str
 
     @classmethod
     def literal(cls, value: str) -> Template:
-        """The template that stands for this value alone."""
+        """The template of a value without references."""
         return cls(escape(value))
 
     @property
@@ -66,7 +66,7 @@ class Template(msgspec.Struct, frozen=True):
         return not self.references()
 
     def resolve(self, environ: Mapping[str, str], *, entry: str = "") -> str:
-        """The value. Raises UnsetVariable, which names the variable and nothing else."""
+        """Raises UnsetVariable, which names the variable alone."""
         return "".join(
             part.text if isinstance(part, Literal) else _value(part, environ, entry) for part in self.parts
         )
@@ -74,7 +74,9 @@ class Template(msgspec.Struct, frozen=True):
     def unset(self, environ: Mapping[str, str]) -> tuple[str, ...]:
         """The variables without which it cannot be resolved."""
         return tuple(
-            one.variable for one in self.references() if one.default is None and one.variable not in environ
+            reference.variable
+            for reference in self.references()
+            if reference.default is None and reference.variable not in environ
         )
 
     def __str__(self) -> str:

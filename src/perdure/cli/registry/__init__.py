@@ -1,9 +1,9 @@
-"""`perdure registry`: the servers a person uses, from the terminal.
+"""`perdure registry`: the user's servers, from the terminal.
 
-One file per command. To add one: write `cli/registry/NAME.py` with `add(parser)`, which declares its options, and
-`run(options) -> int`, and give it its line in `COMMANDS`. `options.registry`, `options.workspace` and `options.json`
-are there already, before the command's name and after it; `shared.py` opens the registry and prints. A `RegistryError`
-that is raised is printed, and its `exit_code` returned. What stands behind `--` is in `options.behind`.
+One module per command. To add one: write `cli/registry/NAME.py` with `add(parser)`, which declares its options, and
+`run(options) -> int`, and add its line to `COMMANDS`. All commands have `options.registry`, `options.workspace` and
+`options.json`, before the command's name and after it; `shared.py` opens the registry and prints results. A `RegistryError`
+is printed, and its `exit_code` returned. The words after `--` are in `options.behind`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from perdure.cli.parser import Parser
 
 # name: (module, one line of help); a module is loaded only when its command is used.
 COMMANDS = {
-    "list": ("perdure.cli.registry.listing", "every server, with its problem where it has one"),
+    "list": ("perdure.cli.registry.list_servers", "every server, with its problem where it has one"),
     "show": ("perdure.cli.registry.show", "one server; references, never resolved values"),
     "validate": ("perdure.cli.registry.validate", "check one server or all, without starting any"),
     "refresh-capabilities": (
@@ -30,8 +30,8 @@ COMMANDS = {
         "add a server: install NAME [OPTIONS] -- COMMAND ARGS…, or install [--from] CATALOG_NAME[@VERSION]",
     ),
     "uninstall": ("perdure.cli.registry.uninstall", "remove a server"),
-    "enable": ("perdure.cli.registry.switch", "let the host mount a server"),
-    "disable": ("perdure.cli.registry.switch", "keep a server, but do not mount it"),
+    "enable": ("perdure.cli.registry.enable", "let the host mount a server"),
+    "disable": ("perdure.cli.registry.enable", "keep a server, but do not mount it"),
     "search": ("perdure.cli.registry.search", "find servers in a catalog"),
     "outdated": ("perdure.cli.registry.outdated", "what a catalog has in a newer version"),
     "update": ("perdure.cli.registry.update", "take the newest version of a server from its catalog"),
@@ -39,13 +39,13 @@ COMMANDS = {
     "approve": ("perdure.cli.registry.approve", "accept the changed tools of a pinned server"),
     "login": ("perdure.cli.registry.login", "sign in to a remote server; the token is kept and never shown"),
     "logout": ("perdure.cli.registry.login", "forget the sign-in to a remote server"),
-    "import": ("perdure.cli.registry.importing", "take another client's servers into the registry"),
+    "import": ("perdure.cli.registry.import_servers", "take another client's servers into the registry"),
     "export": ("perdure.cli.registry.export", "write the servers into another client's file"),
-    "sync": ("perdure.cli.registry.sync", "keep another client's file in step with the registry"),
+    "sync": ("perdure.cli.registry.export", "keep another client's file in step with the registry"),
 }
 USAGE_ERROR = 2
 # Their values may begin with a dash: `--arg -y`.
-_TAKES_ANYTHING = ("--arg", "--env", "--header", "--oauth", "--description")
+_DASH_VALUES = ("--arg", "--env", "--header", "--oauth", "--description")
 
 
 def main(argv: list[str]) -> int:
@@ -59,7 +59,7 @@ def main(argv: list[str]) -> int:
 
         near = get_close_matches(name, COMMANDS, 1)
         _overview().error(f"no command {name}" + (f"; did you mean {near[0]}?" if near else ""))
-    from perdure.cli.registry.shared import noticed, refused, tell_untrusted
+    from perdure.cli.registry.shared import print_error, warn, warn_untrusted
     from perdure.registry.errors import RegistryError
 
     at = own.index(name)
@@ -68,11 +68,11 @@ def main(argv: list[str]) -> int:
     options.command_name, options.behind = name, behind
     try:
         code = int(module.run(options))
-        tell_untrusted(options)
-        noticed(getattr(getattr(options, "backend", None), "notice", ""))
+        warn_untrusted(options)
+        warn(getattr(getattr(options, "backend", None), "notice", ""))
         return code
     except RegistryError as error:
-        return refused(error, options)
+        return print_error(error, options)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -82,18 +82,18 @@ def _options(module: ModuleType, name: str, words: list[str]) -> argparse.Namesp
     parser = Parser(prog=f"perdure registry {name}", description=COMMANDS[name][1])
     add_shared(parser)
     module.add(parser)
-    return parser.parse_args(_joined(words))
+    return parser.parse_args(_join_values(words))
 
 
 def parser() -> argparse.ArgumentParser:
-    """All of it as one parser, for whoever wants to know what there is."""
-    found = _overview()
-    commands = found.add_subparsers(metavar="COMMAND")
+    """All commands as one parser, for completion and documentation."""
+    overview = _overview()
+    commands = overview.add_subparsers(metavar="COMMAND")
     for name, (module, text) in COMMANDS.items():
-        one = commands.add_parser(name, help=text, description=text)
-        add_shared(one)
-        import_module(module).add(one)
-    return found
+        command = commands.add_parser(name, help=text, description=text)
+        add_shared(command)
+        import_module(module).add(command)
+    return overview
 
 
 def add_shared(parser: argparse.ArgumentParser) -> None:
@@ -134,11 +134,11 @@ def _command_in(words: list[str]) -> str | None:
     return None
 
 
-def _joined(words: list[str]) -> list[str]:
+def _join_values(words: list[str]) -> list[str]:
     """`--arg -y` as `--arg=-y`: argparse would take the value for another option."""
-    found: list[str] = []
+    joined: list[str] = []
     rest = iter(words)
     for word in rest:
-        value = next(rest, None) if word in _TAKES_ANYTHING else None
-        found.append(word if value is None else f"{word}={value}")
-    return found
+        value = next(rest, None) if word in _DASH_VALUES else None
+        joined.append(word if value is None else f"{word}={value}")
+    return joined

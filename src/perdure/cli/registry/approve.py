@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from perdure.cli.registry.shared import backend_of, location_of, printed
+from perdure.cli.registry.shared import backend_of, location_of, print_result
 from perdure.kernel.state import KnownTools
 
 
@@ -23,5 +23,5 @@ def run(options: argparse.Namespace) -> int:
         write_tools(place, options.name, KnownTools({**(tools.known or {}), **held}))
     names = sorted(held)
     text = f"approved {', '.join(names)}" if names else f"nothing of {options.name} is held back"
-    printed(options, {"name": options.name, "approved": names}, text)
+    print_result(options, {"name": options.name, "approved": names}, text)
     return 0

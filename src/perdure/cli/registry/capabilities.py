@@ -6,7 +6,7 @@ import argparse
 
 from msgspec import structs
 
-from perdure.cli.registry.shared import backend_of, printed
+from perdure.cli.registry.shared import backend_of, print_result
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -15,9 +15,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     backend = backend_of(options)
-    found = {"backend_id": backend.backend_id, **structs.asdict(backend.refresh_capabilities())}
+    fields = {"backend_id": backend.backend_id, **structs.asdict(backend.refresh_capabilities())}
     lines = (
-        f"{key}: {str(value).lower() if isinstance(value, bool) else value}" for key, value in found.items()
+        f"{key}: {str(value).lower() if isinstance(value, bool) else value}" for key, value in fields.items()
     )
-    printed(options, found, "\n".join(lines))
+    print_result(options, fields, "\n".join(lines))
     return 0

@@ -1,7 +1,7 @@
 """`perdure registry install --from`: a server of a catalog, in one exact version, with its inputs.
 
-On a terminal the user is asked for what is required. Elsewhere a required input becomes a reference to the variable
-of its name. Secrets are references in any case: what is asked for is the name of a variable.
+On a terminal the user is asked for required inputs. Elsewhere a required input becomes a reference to the variable of its
+name. Secrets are always references: the user is asked for the name of a variable.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from perdure.cli.registry.shared import backend_of, check_can_start, noticed, place_of, printed
+from perdure.cli.registry.shared import backend_of, check_can_start, place_of, print_result, warn
 from perdure.registry.backend import Backend
 from perdure.registry.catalog.catalogs import Catalog, open_catalog
 from perdure.registry.catalog.records import Record
@@ -39,14 +39,14 @@ def run(options: argparse.Namespace, env: Mapping[str, Template], headers: Mappi
     backend = backend_of(options)
     catalog = open_catalog(options.catalog or "", os.environ)
     try:
-        offered = found_in(catalog, options.source)
-        if isinstance(offered, Entry):
-            entry, plan = _taken_over(offered, catalog), None
+        offer = look_up(catalog, options.source)
+        if isinstance(offer, Entry):
+            entry, plan = _with_provenance(offer, catalog), None
             entry = structs.replace(entry, env={**entry.env, **env}, headers={**entry.headers, **headers})
         else:
-            _refuse_a_second(backend, offered.name, options.alias)
-            plan = planned(offered, options.kind or "")
-            entry = _settled(plan, env, headers, catalog, options)
+            _check_not_installed(backend, offer.name, options.alias)
+            plan = make_plan(offer, options.kind or "")
+            entry = _make_entry(plan, env, headers, catalog, options)
     finally:
         catalog.close()
     entry = structs.replace(
@@ -58,13 +58,13 @@ def run(options: argparse.Namespace, env: Mapping[str, Template], headers: Mappi
         cwd=Template(options.cwd) if options.cwd else entry.cwd,
     )
     check_can_start(backend, entry)
-    entry, source = _installed(backend, entry, offered.name, options.alias)
+    entry, source = _install(backend, entry, offer.name, options.alias)
     _report(options, backend, entry, source, plan)
-    noticed(catalog.notice)
+    warn(catalog.notice)
     return 0
 
 
-def found_in(catalog: Catalog, source: str) -> Record | Entry:
+def look_up(catalog: Catalog, source: str) -> Record | Entry:
     """NAME or NAME@VERSION; a tiered catalog's names may hold an @ of their own."""
     name, at, version = source.rpartition("@")
     if not at or not name:
@@ -79,8 +79,8 @@ def found_in(catalog: Catalog, source: str) -> Record | Entry:
     return catalog.lookup(name, version)
 
 
-def planned(record: Record, kind: str) -> Plan:
-    """The way to run it, complete: a bundle is fetched and checked for that."""
+def make_plan(record: Record, kind: str) -> Plan:
+    """The way to run it; a bundle is fetched and checked first."""
     plan = choose(record, lambda command: shutil.which(command) is not None, kind)
     return complete_plan(plan, fetch_bundle(plan.bundle)) if plan.bundle is not None else plan
 
@@ -89,7 +89,7 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _settled(
+def _make_entry(
     plan: Plan,
     env: Mapping[str, Template],
     headers: Mapping[str, Template],
@@ -103,12 +103,12 @@ def _settled(
             if prompt.required and prompt.variable not in answers:
                 answers[prompt.variable] = _ask(prompt)
     entry = make_entry(plan, alias(plan.name, ()), answers, catalog.location, now())
-    more = {name: value for name, value in env.items() if name not in prompts}
-    if more and entry.transport != "stdio":
-        raise InvalidEntry(f"{', '.join(more)}: not an input of {plan.name}", hint=_inputs(plan))
+    others = {name: value for name, value in env.items() if name not in prompts}
+    if others and entry.transport != "stdio":
+        raise InvalidEntry(f"{', '.join(others)}: not an input of {plan.name}", hint=_inputs(plan))
     return structs.replace(
         entry,
-        env={**entry.env, **more},
+        env={**entry.env, **others},
         headers={**entry.headers, **headers} if entry.transport != "stdio" else entry.headers,
     )
 
@@ -118,7 +118,7 @@ def _inputs(plan: Plan) -> str:
 
 
 def _ask(ask: InputPrompt) -> Template:
-    """On a terminal. Ends with InputRequired when the input ends."""
+    """Ask on the terminal. Raises InputRequired at the end of the input."""
     choices = f" ({', '.join(ask.choices)})" if ask.choices else ""
     example = f", for example {ask.placeholder}" if ask.placeholder and not ask.secret else ""
     print(f"{ask.label}: {ask.description or ask.variable}{choices}{example}", file=sys.stderr)
@@ -143,7 +143,7 @@ def _secret(ask: InputPrompt) -> Template:
         text = _line(f"  which variable holds it? [{ask.variable}]: ", ask).removeprefix("$") or ask.variable
         if _VARIABLE.fullmatch(text) and (text == ask.variable or text in os.environ):
             return Template(f"${text}")
-        # Not repeated: it may be the secret itself, typed where its name was asked for.
+        # The answer is not repeated: it may be the secret itself instead of its name.
         print("  there is no variable of that name; set it first, and give its name", file=sys.stderr)
 
 
@@ -155,7 +155,7 @@ def _line(prompt: str, ask: InputPrompt) -> str:
     return line.strip()
 
 
-def _taken_over(offered: Entry, catalog: Catalog) -> Entry:
+def _with_provenance(offered: Entry, catalog: Catalog) -> Entry:
     version = offered.provenance.version if offered.provenance is not None else ""
     package = offered.provenance.package if offered.provenance is not None else ""
     came = Provenance(
@@ -164,8 +164,8 @@ def _taken_over(offered: Entry, catalog: Catalog) -> Entry:
     return structs.replace(offered, provenance=came)
 
 
-def _refuse_a_second(backend: Backend, full: str, given: str | None) -> None:
-    """The same server under a second name is only meant if the name is given."""
+def _check_not_installed(backend: Backend, full: str, given: str | None) -> None:
+    """The same server is only installed again under a name that is given."""
     if given is not None:
         return
     for entry in backend.load_all():
@@ -177,8 +177,8 @@ def _refuse_a_second(backend: Backend, full: str, given: str | None) -> None:
             )
 
 
-def _installed(backend: Backend, entry: Entry, full: str, given: str | None) -> tuple[Entry, str]:
-    """Under the name that was given, or under the shortest that is free."""
+def _install(backend: Backend, entry: Entry, full: str, given: str | None) -> tuple[Entry, str]:
+    """Under the given name, or under the shortest that is free."""
     for _ in range(ATTEMPTS):
         if given is None and "/" in full:
             entry = structs.replace(entry, name=alias(full, {ref.name for ref in backend.list_servers()}))
@@ -222,4 +222,4 @@ def _report(
     lines += [f"  {note}" for note in notes]
     if optional:
         lines.append(f"  optional: {', '.join(optional)} (--env NAME=VALUE)")
-    printed(options, value, "\n".join(lines))
+    print_result(options, value, "\n".join(lines))

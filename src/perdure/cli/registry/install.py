@@ -1,4 +1,4 @@
-"""`perdure registry install`: one more server, from a command, a URL or a catalog. What is secret stays a reference."""
+"""`perdure registry install`: a new server, from a command, a URL or a catalog. Secrets are references."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Final
 
-from perdure.cli.registry.shared import add_catalog, backend_of, check_can_start, place_of, printed
+from perdure.cli.registry.shared import add_catalog, backend_of, check_can_start, place_of, print_result
 from perdure.registry.backend import Backend
 from perdure.registry.entry import TRANSPORTS, Entry, Transport, check_name
 from perdure.registry.errors import InvalidEntry, InvalidName
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
     check_can_start(backend, entry)
     ref = backend.install(entry)
     _warn_of_literals(entry)
-    printed(
+    print_result(
         options,
         {"installed": ref.name, "source": ref.source},
         f"installed {ref.name} in {place_of(backend, ref.source)}{_scope(options, backend)}",
@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _scope(options: argparse.Namespace, backend: Backend) -> str:
-    """For whom it counts, where the user did not name the file."""
+    """Which projects get it, unless the user named the file."""
     if options.registry or not isinstance(backend, FileBackend):
         return ""
     is_own = os.path.dirname(os.path.realpath(backend.path)) == os.path.realpath(user_folder(os.environ))
@@ -120,7 +120,7 @@ def _card_url(options: argparse.Namespace) -> str:
 
 
 def _is_of_a_catalog(options: argparse.Namespace) -> bool:
-    """`install com.acme/weather`: a full name, as a search shows it, and nothing that says what to start."""
+    """`install com.acme/weather`: a full name, as a search shows it, without a command or a URL."""
     import re
 
     full = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*/[A-Za-z0-9._-]+(?:@[^\s/]+)?")
@@ -138,7 +138,7 @@ def _from_catalog(options: argparse.Namespace) -> int:
 
     if options.behind or options.url or options.transport or options.oauth:
         raise InvalidEntry(
-            "what is started comes from the catalog", hint="without --url, --transport, --oauth and COMMAND"
+            "the command comes from the catalog", hint="without --url, --transport, --oauth and COMMAND"
         )
     if options.name is not None and options.alias is not None:
         raise InvalidEntry("the name is given twice", hint="NAME or --as NAME")
@@ -170,20 +170,20 @@ def _entry(options: argparse.Namespace) -> Entry:
     )
 
 
-def _pairs(entry: str, option: str, given: list[str]) -> dict[str, Template]:
-    found: dict[str, Template] = {}
-    for text in given:
+def _pairs(entry: str, option: str, texts: list[str]) -> dict[str, Template]:
+    pairs: dict[str, Template] = {}
+    for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise InvalidEntry(f"{option}: expected NAME=VALUE", entry=entry)
-        if name in found:
+        if name in pairs:
             raise InvalidEntry(f"{option}: {name} is given twice", entry=entry)
-        found[name] = Template(value)
-    return found
+        pairs[name] = Template(value)
+    return pairs
 
 
 def _warn_of_literals(entry: Entry) -> None:
-    """The values are not repeated: that is the point."""
+    """Without repeating the values."""
     for name, value in (*entry.env.items(), *entry.headers.items(), *entry.oauth.items()):
         if value.is_literal and value.text and is_secret_name(name):
             print(

@@ -8,7 +8,7 @@ import sys
 from typing import Final
 
 from perdure.cli.extras import install_command
-from perdure.cli.registry.shared import backend_of, printed, require_trust
+from perdure.cli.registry.shared import backend_of, print_result, require_trust
 from perdure.registry.entry import GRANTS, Entry
 from perdure.registry.errors import NotInRegistry, RegistryError, Unsupported
 from perdure.registry.oauth_tokens import grant_path, grant_paths, read_grant, remove_grant
@@ -39,22 +39,22 @@ def run(options: argparse.Namespace) -> int:
 def _login(options: argparse.Namespace) -> int:
     require_trust(options)
     entry = backend_of(options).load(options.name)
-    found = _remote(entry)
+    resolved = _remote(entry)
     try:
         from perdure.bridge.sign_in import sign_in
     except ImportError:
         raise Unsupported(
             "a remote server needs the official SDK", entry=entry.name, hint=install_command("remote")
         ) from None
-    path = grant_path(entry.name, found.url)
-    asked = sign_in(found, path, entry.transport, options.wait, lambda url: _show(options, url))
+    path = grant_path(entry.name, resolved.url)
+    asked = sign_in(resolved, path, entry.transport, options.wait, lambda url: _show(options, url))
     text = f"signed in to {entry.name}" if asked else f"{entry.name} asks for no sign-in"
-    printed(options, {"name": entry.name, "signed_in": asked}, text)
+    print_result(options, {"name": entry.name, "signed_in": asked}, text)
     return 0
 
 
 def _remote(entry: Entry) -> ResolvedEntry:
-    """Raises Unsupported where there is nothing to sign in to."""
+    """Raises Unsupported if there is nothing to sign in to."""
     if entry.transport == "stdio":
         raise Unsupported(f"{entry.name} is a local server: there is nothing to sign in to", entry=entry.name)
     if any(name.lower() == "authorization" for name in entry.headers):
@@ -71,8 +71,8 @@ def _remote(entry: Entry) -> ResolvedEntry:
 
 
 def _show(options: argparse.Namespace, url: str) -> None:
-    """The address to open. It holds a question, and nothing that answers it."""
-    printed(options, {"name": options.name, "open": url}, f"Open this address to sign in:\n\n  {url}\n")
+    """Print the address to open. It holds no secret."""
+    print_result(options, {"name": options.name, "open": url}, f"Open this address to sign in:\n\n  {url}\n")
     sys.stdout.flush()
     if not options.json and not options.no_browser and sys.stdout.isatty():
         import webbrowser
@@ -81,30 +81,30 @@ def _show(options: argparse.Namespace, url: str) -> None:
 
 
 def _logout(options: argparse.Namespace) -> int:
-    """The server is told where it listens to that; what is kept here goes in any case."""
+    """Revoke the token if the server supports it; remove it here in any case."""
     revoked = False
     try:
         entry = backend_of(options).load(options.name)
-        found = _remote(entry)
-        paths = [grant_path(entry.name, found.url)]
-        revoked = _revoked(found, paths[0])
+        resolved = _remote(entry)
+        paths = [grant_path(entry.name, resolved.url)]
+        revoked = _revoke(resolved, paths[0])
     except NotInRegistry:
         paths = grant_paths(options.name)
         if not paths:
             raise
     except Unsupported:
         raise
-    except RegistryError:  # its variables are unset now: the tokens go all the same
+    except RegistryError:  # its variables are unset: the tokens are removed all the same
         paths = grant_paths(options.name)
     removed = [remove_grant(path) for path in paths]
-    text = f"signed out of {options.name}" if any(removed) else f"nobody was signed in to {options.name}"
+    text = f"signed out of {options.name}" if any(removed) else f"there was no sign-in to {options.name}"
     if any(removed) and not revoked:
-        text += "; the server was not told, or does not take tokens back"
-    printed(options, {"name": options.name, "signed_out": any(removed), "revoked": revoked}, text)
+        text += "; the server did not revoke the token, or does not support it"
+    print_result(options, {"name": options.name, "signed_out": any(removed), "revoked": revoked}, text)
     return 0
 
 
-def _revoked(found: ResolvedEntry, path: str) -> bool:
+def _revoke(resolved: ResolvedEntry, path: str) -> bool:
     grant = read_grant(path)
     if grant is None:
         return False
@@ -114,4 +114,4 @@ def _revoked(found: ResolvedEntry, path: str) -> bool:
         from perdure.bridge.sign_in import revoke
     except ImportError:
         return False
-    return asyncio.run(revoke(found, grant))
+    return asyncio.run(revoke(resolved, grant))

@@ -7,7 +7,7 @@ import os
 
 import msgspec
 
-from perdure.cli.registry.shared import add_catalog, backend_of, noticed, printed, table
+from perdure.cli.registry.shared import add_catalog, backend_of, print_result, table, warn
 from perdure.registry.catalog import semver
 from perdure.registry.catalog.catalogs import Catalog, open_catalog
 from perdure.registry.catalog.update import is_newer
@@ -29,56 +29,71 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Exit 4 where a catalog could not be asked: then nobody knows whether that is all."""
-    opened: dict[str, Catalog] = {}
-    found: list[Finding] = []
+    """Exit 4 if a catalog could not be reached: then the list may be incomplete."""
+    catalogs: dict[str, Catalog] = {}
+    findings: list[Finding] = []
     checked = 0
     try:
         for entry in backend_of(options).load_all():
             if entry.provenance is not None and entry.provenance.name:
                 checked += 1
-                found += _finding(
-                    entry, entry.provenance, options.catalog or entry.provenance.catalog, opened
+                findings += _finding(
+                    entry, entry.provenance, options.catalog or entry.provenance.catalog, catalogs
                 )
     finally:
-        for catalog in opened.values():
+        for catalog in catalogs.values():
             catalog.close()
     rows = [
         ["NAME", "CURRENT", "LATEST", "STATUS"],
-        *([one.name, one.current, one.latest, one.status] for one in found),
+        *([finding.name, finding.current, finding.latest, finding.status] for finding in findings),
     ]
-    usual = (
+    summary = (
         f"{checked} servers from catalogs, all in their newest version."
         if checked
         else "No server came from a catalog."
     )
-    printed(
-        options, {"outdated": msgspec.to_builtins(found), "checked": checked}, table(rows) if found else usual
+    print_result(
+        options,
+        {"outdated": msgspec.to_builtins(findings), "checked": checked},
+        table(rows) if findings else summary,
     )
-    for catalog in opened.values():
-        noticed(catalog.notice)
-    for one in found:
-        if one.status == "unknown":
-            noticed(f"{one.name}: {one.message}")
-    return 4 if any(one.status == "unknown" for one in found) else 0
+    for catalog in catalogs.values():
+        warn(catalog.notice)
+    for finding in findings:
+        if finding.status == "unknown":
+            warn(f"{finding.name}: {finding.message}")
+    return 4 if any(finding.status == "unknown" for finding in findings) else 0
 
 
-def _finding(entry: Entry, came: Provenance, url: str, opened: dict[str, Catalog]) -> list[Finding]:
+def _finding(entry: Entry, provenance: Provenance, url: str, catalogs: dict[str, Catalog]) -> list[Finding]:
     try:
-        if url not in opened:
-            opened[url] = open_catalog(url, os.environ)
-        offered = opened[url].lookup(came.name)
+        if url not in catalogs:
+            catalogs[url] = open_catalog(url, os.environ)
+        offered = catalogs[url].lookup(provenance.name)
     except NotInCatalog:
-        return [Finding(entry.name, came.version, "-", "gone", came.catalog)]
+        return [Finding(entry.name, provenance.version, "-", "gone", provenance.catalog)]
     except (RegistryUnavailable, AuthRequired) as error:
-        return [Finding(entry.name, came.version, "-", "unknown", came.catalog, error.message)]
+        return [Finding(entry.name, provenance.version, "-", "unknown", provenance.catalog, error.message)]
     except RegistryError as error:
-        return [Finding(entry.name, came.version, "-", "gone", came.catalog, error.message)]
+        return [Finding(entry.name, provenance.version, "-", "gone", provenance.catalog, error.message)]
     if isinstance(offered, Entry):
         latest = (offered.provenance or Provenance()).version
-        new = is_newer(entry, offered)
-        return [Finding(entry.name, came.version, latest, "outdated", came.catalog)] if new else []
+        has_update = is_newer(entry, offered)
+        return (
+            [Finding(entry.name, provenance.version, latest, "outdated", provenance.catalog)]
+            if has_update
+            else []
+        )
     status = offered.status if offered.status != "active" else "outdated"
-    if not semver.is_newer(offered.version, came.version) and offered.status == "active":
+    if not semver.is_newer(offered.version, provenance.version) and offered.status == "active":
         return []
-    return [Finding(entry.name, came.version, offered.version, status, came.catalog, offered.status_message)]
+    return [
+        Finding(
+            entry.name,
+            provenance.version,
+            offered.version,
+            status,
+            provenance.catalog,
+            offered.status_message,
+        )
+    ]

@@ -7,10 +7,10 @@ import os
 import shutil
 
 from perdure.cli.progress import Progress
-from perdure.cli.registry.shared import add_catalog, noticed, printed, table
+from perdure.cli.registry.shared import add_catalog, print_result, table, warn
 from perdure.registry.catalog.catalogs import Listing, open_catalog
 
-USUAL = 20
+DEFAULT = 20
 MOST = 1000
 
 
@@ -18,7 +18,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="+", help="words of the name or the description")
     add_catalog(parser)
     parser.add_argument(
-        "--limit", type=_limit, default=USUAL, metavar="N", help=f"how many to show (default: {USUAL})"
+        "--limit", type=_limit, default=DEFAULT, metavar="N", help=f"how many to show (default: {DEFAULT})"
     )
 
 
@@ -27,20 +27,20 @@ def run(options: argparse.Namespace) -> int:
     try:
         with Progress() as progress:
             progress.stage(f"searching {catalog.location} …")
-            found = catalog.search(" ".join(options.words), options.limit)
+            results = catalog.search(" ".join(options.words), options.limit)
     finally:
         catalog.close()
-    rows = [["NAME", "VERSION", "RUNS AS", "DESCRIPTION"], *(_row(one) for one in found.servers)]
+    rows = [["NAME", "VERSION", "RUNS AS", "DESCRIPTION"], *(_row(listing) for listing in results.servers)]
     value = {
-        "servers": [_shown(one) for one in found.servers],
+        "servers": [_to_json(listing) for listing in results.servers],
         "catalog": catalog.location,
-        "age_s": round(found.age_s, 1),
-        "stale": found.is_stale,
-        **({"notice": found.notice} if found.notice else {}),
+        "age_s": round(results.age_s, 1),
+        "stale": results.is_stale,
+        **({"notice": results.notice} if results.notice else {}),
     }
     nothing = f"No server in {catalog.location} matches: {' '.join(options.words)}"
-    printed(options, value, _narrow(table(rows)) if found.servers else nothing)
-    noticed(found.notice)
+    print_result(options, value, _narrow(table(rows)) if results.servers else nothing)
+    warn(results.notice)
     return 0
 
 
@@ -50,26 +50,26 @@ def _limit(text: str) -> int:
     return int(text)
 
 
-def _shown(one: Listing) -> dict[str, object]:
+def _to_json(listing: Listing) -> dict[str, object]:
     return {
-        "name": one.name,
-        "version": one.version,
-        "title": one.title or None,
-        "description": one.description,
-        "status": one.status,
-        "kinds": one.kinds,
-        "repository": one.repository or None,
-        "website": one.website or None,
+        "name": listing.name,
+        "version": listing.version,
+        "title": listing.title or None,
+        "description": listing.description,
+        "status": listing.status,
+        "kinds": listing.kinds,
+        "repository": listing.repository or None,
+        "website": listing.website or None,
     }
 
 
-def _row(one: Listing) -> list[str]:
-    mark = "" if one.status == "active" else f"({one.status}) "
-    return [one.name, one.version or "-", ",".join(one.kinds) or "-", mark + one.description]
+def _row(listing: Listing) -> list[str]:
+    mark = "" if listing.status == "active" else f"({listing.status}) "
+    return [listing.name, listing.version or "-", ",".join(listing.kinds) or "-", mark + listing.description]
 
 
 def _narrow(text: str) -> str:
-    """A terminal's lines are not broken; into a pipe everything goes."""
+    """Lines are cut to the width of a terminal; a pipe gets everything."""
     import sys
 
     if not sys.stdout.isatty():

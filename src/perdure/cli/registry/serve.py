@@ -7,12 +7,12 @@ import os
 import sys
 from datetime import UTC, datetime
 
-from perdure.cli.registry.shared import location_of, printed
+from perdure.cli.registry.shared import location_of, print_result
 from perdure.registry.backend import open_backend
 from perdure.registry.errors import InvalidEntry, RegistryUnavailable
 from perdure.registry.http.address import is_loopback
 
-USUAL_PORT = 8767
+DEFAULT_PORT = 8767
 TOKENS = ("PERDURE_TOKEN", "PERDURE_REGISTRY_TOKEN")
 
 
@@ -20,9 +20,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port",
         type=_port,
-        default=USUAL_PORT,
+        default=DEFAULT_PORT,
         metavar="N",
-        help=f"the port (default: {USUAL_PORT}); 0 takes a free one",
+        help=f"the port (default: {DEFAULT_PORT}); 0 takes a free one",
     )
     parser.add_argument(
         "--host",
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         host = f"[{options.host}]" if ":" in options.host else options.host
         url = f"http://{host}:{port}/"
         may = "reads and writes" if app.writes else "reads only"
-        printed(
+        print_result(
             options,
             {"url": url, "writes": app.writes},
             f"serving {os.path.basename(location)} at {url} ({may})",

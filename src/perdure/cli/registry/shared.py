@@ -1,4 +1,4 @@
-"""What the registry's commands share: opening it, and printing what they found."""
+"""What the registry's commands share: opening the registry, and printing results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from perdure.storage.trust import TrustStore
 
 
 def location_of(options: argparse.Namespace) -> str:
-    """Where the registry is, or would be made."""
+    """Where the registry is, or would be created."""
     environ = os.environ
     named = options.workspace or environ.get("PERDURE_WORKSPACE") or environ.get("RW_WORKSPACE")
     workspace = os.path.abspath(named.split(os.pathsep)[0] if named else find_workspace("."))
@@ -43,7 +43,7 @@ def backend_of(options: argparse.Namespace) -> Backend:
 
 
 def untrusted_registry(options: argparse.Namespace) -> UntrustedFile | None:
-    """The registry, where it is a workspace's file that the user neither named nor trusts."""
+    """The registry, if it is a file of a workspace that the user neither named nor trusts."""
     from perdure.host.workspace_trust import contents_of
 
     location = location_of(options)
@@ -60,7 +60,7 @@ def untrusted_registry(options: argparse.Namespace) -> UntrustedFile | None:
 
 
 def require_trust(options: argparse.Namespace) -> None:
-    """Before something is connected to, or handed to a client that would start it."""
+    """Before a connection, or before a client gets servers that it would start."""
     if (file := untrusted_registry(options)) is not None:
         raise Untrusted(f"{file.path} is not trusted", hint=command_for(file.path))
 
@@ -71,9 +71,9 @@ def _trust_path(path: str) -> str:
 
 
 def _keep_trust(path: str, old: bytes | None, new: bytes, is_done: bool) -> None:
-    """A change by the user's own command leaves a file trusted that was so, or in which there was nothing.
+    """A change by the user's own command keeps the trust of a file that was trusted or empty.
 
-    Until it is done both contents are trusted, so that a running host never meets one that is not.
+    Until it is done both contents are trusted, so that a running host never reads one that is not.
     """
     from perdure.host.workspace_trust import contents_of
 
@@ -89,16 +89,16 @@ def add_catalog(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def noticed(text: str) -> None:
-    """What the user should know of a result that is one, such as its age."""
+def warn(text: str) -> None:
+    """A warning beside a result, such as its age."""
     if text:
         print(f"perdure registry: {text}", file=sys.stderr)
 
 
-def tell_untrusted(options: argparse.Namespace) -> None:
+def warn_untrusted(options: argparse.Namespace) -> None:
     if isinstance(getattr(options, "backend", None), FileBackend):
         file = untrusted_registry(options)
-        noticed(file.sentence if file is not None and (file.starts or file.settings) else "")
+        warn(file.sentence if file is not None and (file.starts or file.settings) else "")
 
 
 def editable_backend_of(options: argparse.Namespace) -> EditableBackend:
@@ -109,29 +109,29 @@ def editable_backend_of(options: argparse.Namespace) -> EditableBackend:
 
 
 def check_can_start(backend: Backend, entry: Entry) -> None:
-    """Raise CommandNotAllowed for an entry that no host would ever start from this file."""
+    """Raise CommandNotAllowed for an entry that no host would start from this file."""
     if isinstance(backend, FileBackend) and entry.command is not None and entry.command.is_literal:
         command = entry.command.resolve({})
         check_allowed(command, backend.read().allowed, entry=entry.name, path=backend.path)
 
 
 def place_of(backend: Backend, source: str) -> str:
-    """Where an entry was put, for people: which file, since it may be the user's own or a workspace's."""
+    """The location of a new entry for output: the file, which may be the user's or the workspace's."""
     return home(backend.path) if isinstance(backend, FileBackend) else source
 
 
-def printed(options: argparse.Namespace, value: Any, text: str) -> None:
-    """The result as JSON where that was asked for, else as text."""
+def print_result(options: argparse.Namespace, value: Any, text: str) -> None:
+    """The result as JSON with `--json`, else as text."""
     if options.json:
         print(dumps(value, ensure_ascii=False, separators=(",", ":")))
     elif text:
         print(text)
 
 
-def refused(error: RegistryError, options: argparse.Namespace) -> int:
-    """Say what failed, where the result would have been or on standard error, and give the exit code."""
+def print_error(error: RegistryError, options: argparse.Namespace) -> int:
+    """Print the error, as JSON on standard output or as text on standard error. Returns the exit code."""
     if options.json:
-        printed(options, error.shown(), "")
+        print_result(options, error.to_json(), "")
     else:
         hint = f"\n  {error.hint}" if error.hint else ""
         print(f"perdure registry: {error.message}{hint}", file=sys.stderr)

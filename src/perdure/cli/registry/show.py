@@ -6,7 +6,7 @@ import argparse
 from json import dumps
 from typing import Any
 
-from perdure.cli.registry.shared import backend_of, printed
+from perdure.cli.registry.shared import backend_of, print_result
 from perdure.registry.redaction import mask_entry
 
 
@@ -17,15 +17,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     backend = backend_of(options)
     entry = backend.load(options.name)
-    found = mask_entry(entry)
-    found["source"] = backend.source(options.name)
-    printed(options, found, "\n".join(_lines(found)))
+    fields = mask_entry(entry)
+    fields["source"] = backend.source(options.name)
+    print_result(options, fields, "\n".join(_lines(fields)))
     return 0
 
 
-def _lines(found: dict[str, Any]) -> list[str]:
+def _lines(fields: dict[str, Any]) -> list[str]:
     lines = []
-    for key, value in found.items():
+    for key, value in fields.items():
         if value in (None, "", [], {}) or (isinstance(value, dict) and not any(value.values())):
             continue
         if isinstance(value, bool):

@@ -1,10 +1,10 @@
-"""`perdure registry uninstall`: gone afterwards, whether it was there or not."""
+"""`perdure registry uninstall`: removes a server; it is no error if it is not there."""
 
 from __future__ import annotations
 
 import argparse
 
-from perdure.cli.registry.shared import backend_of, printed
+from perdure.cli.registry.shared import backend_of, print_result
 from perdure.registry.entry import check_name
 
 
@@ -17,5 +17,5 @@ def run(options: argparse.Namespace) -> int:
     backend = backend_of(options)
     was_there = backend.uninstall(options.name)
     text = f"uninstalled {options.name}" if was_there else f"{options.name} is not installed"
-    printed(options, {"uninstalled": options.name, "was_there": was_there}, text)
+    print_result(options, {"uninstalled": options.name, "was_there": was_there}, text)
     return 0

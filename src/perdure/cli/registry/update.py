@@ -7,8 +7,8 @@ import os
 
 from msgspec import structs
 
-from perdure.cli.registry.from_catalog import now, planned
-from perdure.cli.registry.shared import add_catalog, editable_backend_of, noticed, printed
+from perdure.cli.registry.from_catalog import make_plan, now
+from perdure.cli.registry.shared import add_catalog, editable_backend_of, print_result, warn
 from perdure.registry.catalog.catalogs import Catalog, open_catalog
 from perdure.registry.catalog.update import is_newer, merge_update
 from perdure.registry.entry import Entry, Provenance
@@ -23,52 +23,64 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     backend = editable_backend_of(options)
-    here = backend.load(options.name)
-    came = here.provenance
-    if came is None or not came.name:
-        raise Unsupported(f"{here.name} did not come from a catalog", entry=here.name)
-    catalog = open_catalog(options.catalog or came.catalog, os.environ)
+    installed = backend.load(options.name)
+    provenance = installed.provenance
+    if provenance is None or not provenance.name:
+        raise Unsupported(f"{installed.name} did not come from a catalog", entry=installed.name)
+    catalog = open_catalog(options.catalog or provenance.catalog, os.environ)
     try:
-        fresh = _offered(catalog, here.name, came.name, "", came)
-        is_new = fresh.provenance is not None and is_newer(here, fresh)
-        before = _as_it_was(catalog, here.name, came) if is_new else None
+        fresh = _offered(catalog, installed.name, provenance.name, "", provenance)
+        is_new = fresh.provenance is not None and is_newer(installed, fresh)
+        before = _installed_version(catalog, installed.name, provenance) if is_new else None
     finally:
         catalog.close()
     version = fresh.provenance.version if fresh.provenance is not None else ""
     notes: list[str] = []
     if is_new:
-        entry, notes = merge_update(here, fresh, before)
+        entry, notes = merge_update(installed, fresh, before)
         backend.replace(entry)
-    value = {"name": here.name, "updated": is_new, "from": came.version, "to": version, "notes": notes}
-    done = (
-        f"updated {here.name}  {came.version} → {version}"
+    value = {
+        "name": installed.name,
+        "updated": is_new,
+        "from": provenance.version,
+        "to": version,
+        "notes": notes,
+    }
+    summary = (
+        f"updated {installed.name}  {provenance.version} → {version}"
         if is_new
-        else f"{here.name} {came.version} is the newest"
+        else f"{installed.name} {provenance.version} is the newest"
     )
-    printed(options, value, "\n".join([done, *(f"  {note}" for note in notes)]))
-    noticed(catalog.notice)
+    print_result(options, value, "\n".join([summary, *(f"  {note}" for note in notes)]))
+    warn(catalog.notice)
     return 0
 
 
-def _offered(catalog: Catalog, name: str, full: str, version: str, came: Provenance) -> Entry:
+def _offered(catalog: Catalog, name: str, full: str, version: str, provenance: Provenance) -> Entry:
     offered = catalog.lookup(full, version)
     if isinstance(offered, Entry):
-        theirs = offered.provenance or Provenance()
+        offered_provenance = offered.provenance or Provenance()
         here = Provenance(
             catalog=catalog.location,
             name=full,
-            version=theirs.version,
-            package=theirs.package,
+            version=offered_provenance.version,
+            package=offered_provenance.package,
             installed_at=now(),
         )
         return structs.replace(offered, name=name, provenance=here)
-    return make_entry(planned(offered, came.package.partition(":")[0]), name, {}, catalog.location, now())
+    return make_entry(
+        make_plan(offered, provenance.package.partition(":")[0]), name, {}, catalog.location, now()
+    )
 
 
-def _as_it_was(catalog: Catalog, name: str, came: Provenance) -> Entry | None:
-    """The present version as the catalog has it; None where it is gone, or there are no versions."""
+def _installed_version(catalog: Catalog, name: str, provenance: Provenance) -> Entry | None:
+    """The installed version as the catalog has it; None if it is gone, or there are no versions."""
     try:
-        return _offered(catalog, name, came.name, came.version, came) if came.version else None
+        return (
+            _offered(catalog, name, provenance.name, provenance.version, provenance)
+            if provenance.version
+            else None
+        )
     except RegistryError as error:
         if error.retryable:
             raise

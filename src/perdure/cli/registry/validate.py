@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from perdure.cli.registry.shared import backend_of, printed
+from perdure.cli.registry.shared import backend_of, print_result
 from perdure.registry.backend import Backend, ServerRef, ValidationResult
 from perdure.registry.entry import check_name
 
@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
             "ok": all(result.ok for _, result in results),
             "servers": [_shown(name, result) for name, result in results],
         }
-    printed(options, value, "\n".join(line for one in results for line in _lines(*one)))
+    print_result(options, value, "\n".join(line for one in results for line in _lines(*one)))
     return 0 if value["ok"] else 1
 
 

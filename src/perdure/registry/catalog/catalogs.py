@@ -1,7 +1,7 @@
-"""Catalogs: what exists, to be searched and installed from. Official registries and tiered catalogs look alike here.
+"""Catalogs to search and to install from: official registries and tiered catalogs, behind one interface.
 
-An official one is copied to disk and searched there; when it cannot be reached, the copy answers and its age is
-said. A tiered one is small and asked directly. A server card (SEP-2127) is a catalog of one server.
+An official registry is mirrored on disk and searched there; if it cannot be reached, the mirror answers, with a notice of
+its age. A tiered catalog is small and is queried directly. A server card (SEP-2127) is a catalog of one server.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from perdure.registry.http.client import HttpClient, TornReply, allows_http
 
 CATALOG: Final = "PERDURE_CATALOG"
 TOKEN: Final = "PERDURE_CATALOG_TOKEN"
-# How long a search may spend on copying; the next one goes on from there.
+# How long a search may spend on updating the mirror; the next one continues from there.
 SYNC_S: Final = 15.0
 AMBIGUOUS_SHOWN: Final = 5
 CARD: Final = "/server-card"
@@ -52,7 +52,7 @@ class Listing(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Results(msgspec.Struct, frozen=True):
-    """`age_s` is how old the answer is; `notice` is what the user should know of it."""
+    """`age_s` is the age of the data; `notice` is a warning for the user."""
 
     servers: tuple[Listing, ...]
     age_s: float = 0.0
@@ -63,12 +63,12 @@ class Results(msgspec.Struct, frozen=True):
 class Catalog(Protocol):
     @property
     def location(self) -> str:
-        """Where it is, without credentials; kept in the provenance of what comes from it."""
+        """Its URL without credentials; stored in the provenance of entries from it."""
 
     def search(self, words: str, limit: int) -> Results: ...
 
     def lookup(self, name: str, version: str = "") -> Record | Entry:
-        """What goes by this name. Raises NotInCatalog."""
+        """Raises NotInCatalog."""
 
     @property
     def notice(self) -> str: ...
@@ -77,32 +77,32 @@ class Catalog(Protocol):
 
 
 def open_catalog(url: str, environ: Mapping[str, str]) -> Catalog:
-    """The catalog at a URL; which kind it is, it is asked. Raises RegistryUnavailable, AuthRequired."""
+    """The catalog at a URL; its kind is detected. Raises RegistryUnavailable, AuthRequired."""
     location = url or environ.get(CATALOG, "") or OFFICIAL_URL
     address = check_address(read_address(location), allows_http(environ))
     if address.path.endswith(CARD):  # the token is that of a catalog
         return ServerCard(address, HttpClient(allow_http=allows_http(environ)))
     token = environ.get(TOKEN, "")
-    fetcher = HttpClient(token=token, allow_http=allows_http(environ), token_name=TOKEN)
-    official = OfficialCatalog(address, fetcher, hashlib.sha256(token.encode()).hexdigest() if token else "")
-    if location == OFFICIAL_URL or official.is_known:
+    client = HttpClient(token=token, allow_http=allows_http(environ), token_name=TOKEN)
+    official = OfficialCatalog(address, client, hashlib.sha256(token.encode()).hexdigest() if token else "")
+    if location == OFFICIAL_URL or official.has_mirror:
         return official
-    tiered = TieredCatalog(location, token, allows_http(environ), fetcher)
+    tiered = TieredCatalog(location, token, allows_http(environ), client)
     try:
-        if address.asked("agent_scope") is not None or tiered.is_there():
+        if address.parameter("agent_scope") is not None or tiered.is_served():
             return tiered
     except RegistryUnavailable as error:
-        tiered.failure = error  # it may have kept its last answer
+        tiered.failure = error  # its last replies may be in the cache
         return tiered
-    return official if official.is_there() else tiered
+    return official if official.is_served() else tiered
 
 
 class OfficialCatalog:
-    """A registry that speaks the official API, and its copy on disk."""
+    """A registry with the official API, and its mirror on disk."""
 
-    def __init__(self, address: Address, fetcher: HttpClient, identity: str) -> None:
+    def __init__(self, address: Address, client: HttpClient, identity: str) -> None:
         self._address = msgspec.structs.replace(address, query=())
-        self._api = OfficialApi(fetcher, self._address)
+        self._api = OfficialApi(client, self._address)
         self._store = CatalogStore(f"{self.location} {identity} {address.userinfo}")
         self._notice = ""
 
@@ -115,45 +115,47 @@ class OfficialCatalog:
         return self._notice
 
     @property
-    def is_known(self) -> bool:
-        """Whether there is a copy of it, so that nobody has to be asked what it is."""
+    def has_mirror(self) -> bool:
+        """Whether it was mirrored before, so that its kind needs no detection."""
         return self._store.synced_at is not None
 
-    def is_there(self) -> bool:
-        return self._api.is_there()
+    def is_served(self) -> bool:
+        return self._api.is_served()
 
     def search(self, words: str, limit: int) -> Results:
         is_stale = False
         try:
             if not sync(self._store, self._api, SYNC_S):
                 self._notice = (
-                    f"{self._store.count()} servers are copied so far; the next search goes on from there"
+                    f"{self._store.count()} servers are mirrored so far; the next search continues from there"
                 )
                 for raw in self._api.page(search=max(words.split(), key=len, default="")).records:
-                    self._store.keep(raw)
+                    self._store.add(raw)
         except TornReply:
             raise
         except RegistryUnavailable as error:
             if self._store.synced_at is None:
                 raise
             is_stale = True
-            self._notice = f"{error.message}; this is from a copy {ago(self._age())} old"
-        found = [self._store.version(row.name) for row in search(self._store, words, limit)]
-        listings = tuple(_listing(read_record(msgspec.json.decode(one))) for one in found if one is not None)
+            self._notice = self._age_notice(error)
+        records = [self._store.version(row.name) for row in search(self._store, words, limit)]
+        listings = tuple(
+            _listing(read_record(msgspec.json.decode(data))) for data in records if data is not None
+        )
         return Results(listings, self._age(), is_stale, self._notice)
 
     def lookup(self, name: str, version: str = "") -> Record:
         full = name if "/" in name else self._full_name(name)
         try:
-            raw = self._asked(full, version)
+            raw = self._fetch(full, version)
         except TornReply:
             raise
         except RegistryUnavailable as error:
-            kept = self._store.version(full, version)
-            if kept is None:
+            mirrored = self._store.version(full, version)
+            if mirrored is None:
                 raise
-            self._notice = f"{error.message}; this is from a copy {ago(self._age())} old"
-            raw = msgspec.json.decode(kept)
+            self._notice = self._age_notice(error)
+            raw = msgspec.json.decode(mirrored)
         try:
             record = read_record(raw)
         except BadRecord as error:
@@ -165,39 +167,43 @@ class OfficialCatalog:
     def close(self) -> None:
         self._store.close()
 
-    def _asked(self, full: str, version: str) -> dict[str, Any]:
-        """One version; where it is not there, the list of all says which are."""
+    def _fetch(self, full: str, version: str) -> dict[str, Any]:
+        """One version; if it is missing, the list of all versions says which there are."""
         try:
             return self._api.version(full, version or "latest")
         except NotInCatalog:
-            known = {
-                str(one.get("server", one).get("version")): one for one in self._api.versions(full).records
-            }
-        newest = max(known, key=order, default="")
-        if version not in known and (version or not newest):
-            shown = ", ".join(sorted(known, key=order, reverse=True)[:AMBIGUOUS_SHOWN])
+            records = self._api.versions(full).records
+        versions = {str(record.get("server", record).get("version")): record for record in records}
+        newest = max(versions, key=order, default="")
+        if version not in versions and (version or not newest):
+            listed = ", ".join(sorted(versions, key=order, reverse=True)[:AMBIGUOUS_SHOWN])
             raise NotInCatalog(
-                f"{self.location} has no server {full} {version}".rstrip(), entry=full, hint=f"it has {shown}"
+                f"{self.location} has no server {full} {version}".rstrip(),
+                entry=full,
+                hint=f"it has {listed}",
             )
-        return known[version or newest]
+        return versions[version or newest]
 
     def _full_name(self, short: str) -> str:
-        """The one server that goes by a short name."""
+        """The one server with this short name."""
         if self._store.synced_at is None:
             self.search(short, 1)
-        found = self._store.full_names(short)
-        if len(found) == 1:
-            return found[0]
-        if not found:
+        names = self._store.full_names(short)
+        if len(names) == 1:
+            return names[0]
+        if not names:
             raise NotInCatalog(
                 f"{self.location} has no server {short}", entry=short, hint=f"perdure registry search {short}"
             )
-        more = "…" if len(found) > AMBIGUOUS_SHOWN else ""
+        more = "…" if len(names) > AMBIGUOUS_SHOWN else ""
         raise NotInCatalog(
-            f"{short} could be any of {len(found)} servers",
+            f"{short} could be any of {len(names)} servers",
             entry=short,
-            hint=f"give its full name: {', '.join(found[:AMBIGUOUS_SHOWN])}{more}",
+            hint=f"give its full name: {', '.join(names[:AMBIGUOUS_SHOWN])}{more}",
         )
+
+    def _age_notice(self, error: RegistryUnavailable) -> str:
+        return f"{error.message}; this is from a mirror {ago(self._age())} old"
 
     def _age(self) -> float:
         at = self._store.synced_at
@@ -207,8 +213,8 @@ class OfficialCatalog:
 class TieredCatalog:
     """A tiered catalog, searched by the words in names and descriptions."""
 
-    def __init__(self, location: str, token: str, allow_http: bool, fetcher: HttpClient) -> None:
-        self._backend = HttpCatalog(location, token=token, allow_http=allow_http, fetcher=fetcher)
+    def __init__(self, location: str, token: str, allow_http: bool, client: HttpClient) -> None:
+        self._backend = HttpCatalog(location, token=token, allow_http=allow_http, client=client)
         self.failure: RegistryUnavailable | None = None
 
     @property
@@ -219,8 +225,8 @@ class TieredCatalog:
     def notice(self) -> str:
         return self._backend.notice
 
-    def is_there(self) -> bool:
-        """Whether it says what it can do. A catalog of the official kind has no such endpoint."""
+    def is_served(self) -> bool:
+        """Whether the address has the endpoint for capabilities, which an official registry lacks."""
         try:
             return self._backend.refresh_capabilities().supports_capability_handshake
         except TornReply:
@@ -233,18 +239,18 @@ class TieredCatalog:
             return False
 
     def search(self, words: str, limit: int) -> Results:
-        wanted = words.lower().split()
+        terms = words.lower().split()
         scored: list[tuple[int, str, Listing]] = []
         for ref in self._backend.list_servers():
             name, text = ref.name.lower(), f"{ref.name} {ref.description}".lower()
-            if ref.error or not all(word in text for word in wanted):
+            if ref.error or not all(term in text for term in terms):
                 continue
-            score = 0 if " ".join(wanted) == name else 1 if all(word in name for word in wanted) else 2
+            score = 0 if " ".join(terms) == name else 1 if all(term in name for term in terms) else 2
             listing = Listing(
                 ref.name, ref.version or "", description=ref.description, kinds=(ref.transport,)
             )
             scored.append((score, name, listing))
-        scored.sort(key=lambda one: one[:2])
+        scored.sort(key=lambda hit: hit[:2])
         return Results(
             tuple(listing for _, _, listing in scored[:limit]),
             is_stale=bool(self.notice),
@@ -254,7 +260,7 @@ class TieredCatalog:
     def lookup(self, name: str, version: str = "") -> Entry:
         try:
             entry = self._backend.load(name)
-        except InvalidName:  # the full name of an official catalog, which this one would be if it answered
+        except InvalidName:  # a full name: the address may be an official registry that is down
             raise self.failure or NotInCatalog(f"{self.location} has no such server", entry=name) from None
         except NotInRegistry as error:
             raise NotInCatalog(error.message, entry=name) from None
@@ -307,7 +313,7 @@ class ServerCard:
 
 
 def _listing(record: Record) -> Listing:
-    kinds = [one.registry_type for one in record.packages] + ["remote"] * bool(record.remotes)
+    kinds = [package.registry_type for package in record.packages] + ["remote"] * bool(record.remotes)
     return Listing(
         name=record.name,
         version=record.version,

@@ -1,8 +1,7 @@
-"""A catalog's copy on disk: the versions that were seen of every server, and an index for searching them.
+"""The mirror of an official registry on disk: its records in SQLite, a full-text index, and the updates.
 
-A page of records, the place to go on from, and what the index says of them are one transaction: a kill at any
-moment leaves the copy as it was before that page or after it. It is a cache: one that is damaged, or written by
-another version of Perdure, is made again.
+A page of records, the cursor of the next page and the index entries are one transaction: a crash leaves the mirror as it was
+before that page or after it. It is a cache: one that is damaged, or of another version of Perdure, is created again.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from perdure.storage.user_dirs import private_dir
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """Where a copying stands. A run with a `since` brings what changed, one without brings everything."""
+    """The state of an update. A run with a `since` fetches what changed, one without fetches everything."""
 
     run: int
     cursor: str = ""
@@ -47,7 +46,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class CatalogStore:
-    """The copy of one catalog. `key` tells catalogs apart, and readers with different credentials."""
+    """The mirror of one catalog. `key` differs by catalog and by credentials."""
 
     def __init__(self, key: str, directory: str | None = None) -> None:
         self._path = os.path.join(
@@ -60,17 +59,17 @@ class CatalogStore:
             self._open.close()
             self._open = None
 
-    # What is known of the copy
+    # State of the mirror
 
     @property
     def synced_at(self) -> float | None:
-        """When the copy was last known to be whole; None before."""
-        found = self._meta("synced_at")
-        return float(found) if found else None
+        """When the mirror was last complete; None before the first time."""
+        value = self._meta("synced_at")
+        return float(value) if value else None
 
     @property
     def newest(self) -> str:
-        """The latest change that the copy holds, in the catalog's own time."""
+        """The latest change in the mirror, by the catalog's clock."""
         return self._meta("newest")
 
     @property
@@ -79,25 +78,25 @@ class CatalogStore:
 
     @property
     def progress(self) -> Progress | None:
-        found = self._meta("progress")
-        return msgspec.json.decode(found, type=prepare_type(Progress)) if found else None
+        value = self._meta("progress")
+        return msgspec.json.decode(value, type=prepare_type(Progress)) if value else None
 
     def count(self) -> int:
-        return int(self._one("SELECT count(*) FROM records") or 0)
+        return int(self._value("SELECT count(*) FROM records") or 0)
 
-    # Taking pages
+    # Updates
 
     def begin(self, since: str = "") -> Progress:
-        with self._writing() as db:
+        with self._transaction() as db:
             run = int(self._meta("run") or 0) + 1
             progress = Progress(run, since=since, newest=self._meta("newest") if since else "")
-            set_meta(db, "run", str(run))
-            set_meta(db, "progress", msgspec.json.encode(progress).decode())
+            _set_meta(db, "run", str(run))
+            _set_meta(db, "progress", msgspec.json.encode(progress).decode())
         return progress
 
-    def take(self, progress: Progress, records: Iterable[dict[str, Any]], cursor: str) -> Progress:
-        """Keep a page and the place behind it. Records that name nothing are left out."""
-        with self._writing() as db:
+    def add_page(self, progress: Progress, records: Iterable[dict[str, Any]], cursor: str) -> Progress:
+        """Store a page and the cursor of the next one. Records without a usable name are left out."""
+        with self._transaction() as db:
             names: set[str] = set()
             newest = progress.newest
             for raw in records:
@@ -107,50 +106,50 @@ class CatalogStore:
                     continue
                 names.add(record.name)
                 newest = max(newest, record.updated_at, key=moment)
-                put(db, record, msgspec.json.encode(raw), progress.run)
+                _put(db, record, msgspec.json.encode(raw), progress.run)
             for name in names:
-                index(db, name)
+                _index(db, name)
             progress = msgspec.structs.replace(progress, cursor=cursor, newest=newest)
-            set_meta(db, "progress", msgspec.json.encode(progress).decode())
+            _set_meta(db, "progress", msgspec.json.encode(progress).decode())
         return progress
 
     def finish(self, progress: Progress, etag: str = "") -> None:
-        """The copy is whole: what a full run did not see is gone from the catalog."""
-        with self._writing() as db:
+        """The mirror is complete: what a full run did not see is gone from the catalog."""
+        with self._transaction() as db:
             if not progress.since:
-                gone = [
+                removed = [
                     str(name)
                     for (name,) in db.execute(
                         "SELECT DISTINCT name FROM records WHERE seen < ?", (progress.run,)
                     )
                 ]
                 db.execute("DELETE FROM records WHERE seen < ?", (progress.run,))
-                for name in gone:
-                    index(db, name)
-            set_meta(db, "newest", progress.newest)
-            set_meta(db, "synced_at", repr(time.time()))
-            set_meta(db, "etag", etag)
-            set_meta(db, "progress", "")
+                for name in removed:
+                    _index(db, name)
+            _set_meta(db, "newest", progress.newest)
+            _set_meta(db, "synced_at", repr(time.time()))
+            _set_meta(db, "etag", etag)
+            _set_meta(db, "progress", "")
 
     def unchanged(self) -> None:
-        """The catalog said that nothing is new."""
-        with self._writing() as db:
-            set_meta(db, "synced_at", repr(time.time()))
+        """Record that the catalog has not changed."""
+        with self._transaction() as db:
+            _set_meta(db, "synced_at", repr(time.time()))
 
-    def keep(self, raw: dict[str, Any]) -> None:
-        """One record, outside of any run; one that names nothing is left out."""
+    def add(self, raw: dict[str, Any]) -> None:
+        """Store one record outside of a run, if it has a usable name."""
         try:
             record = read_record(raw)
         except BadRecord:
             return
-        with self._writing() as db:
-            put(db, record, msgspec.json.encode(raw), int(self._meta("run") or 0))
-            index(db, record.name)
+        with self._transaction() as db:
+            _put(db, record, msgspec.json.encode(raw), int(self._meta("run") or 0))
+            _index(db, record.name)
 
     # Reading
 
     def version(self, name: str, version: str = "") -> bytes | None:
-        """A record as it came; without a version, the newest one."""
+        """The JSON of a record; without a version, of the newest one."""
         if version:
             return self._blob("SELECT data FROM records WHERE name = ? AND version = ?", (name, version))
         return self._blob(
@@ -159,7 +158,7 @@ class CatalogStore:
         )
 
     def full_names(self, short: str) -> list[str]:
-        """The servers that go by this short name, or whose last word it is."""
+        """The servers with this short name, or whose name ends in it."""
         rows = self._rows(
             "SELECT name FROM servers WHERE short = ? COLLATE NOCASE OR name LIKE ? ESCAPE '\\' ORDER BY name",
             (short, f"%/{_like(short)}"),
@@ -167,7 +166,7 @@ class CatalogStore:
         return [row[0] for row in rows]
 
     def matching(self, query: str, limit: int) -> list[Row]:
-        """What the index gives for a query in its own language, the best first."""
+        """The hits of an FTS5 query, the best first."""
         rows = self._rows(
             "SELECT servers.name, short, status, found.rank FROM"
             " (SELECT rowid, bm25(words, 10.0, 5.0, 2.0, 4.0) AS rank FROM words WHERE words MATCH ?"
@@ -192,15 +191,15 @@ class CatalogStore:
     # The file
 
     def _meta(self, key: str) -> str:
-        return str(self._one("SELECT value FROM meta WHERE key = ?", (key,)) or "")
+        return str(self._value("SELECT value FROM meta WHERE key = ?", (key,)) or "")
 
-    def _one(self, sql: str, values: tuple[Any, ...] = ()) -> Any:
+    def _value(self, sql: str, values: tuple[Any, ...] = ()) -> Any:
         rows = self._rows(sql, values)
         return rows[0][0] if rows else None
 
     def _blob(self, sql: str, values: tuple[Any, ...]) -> bytes | None:
-        found = self._one(sql, values)
-        return bytes(found) if found is not None else None
+        value = self._value(sql, values)
+        return bytes(value) if value is not None else None
 
     def _rows(self, sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         try:
@@ -210,7 +209,7 @@ class CatalogStore:
             return list(self._connection().execute(sql, values))
 
     @contextmanager
-    def _writing(self) -> Iterator[apsw.Connection]:
+    def _transaction(self) -> Iterator[apsw.Connection]:
         db = self._connection()
         db.execute("BEGIN IMMEDIATE")
         try:
@@ -223,10 +222,10 @@ class CatalogStore:
     def _connection(self) -> apsw.Connection:
         if self._open is None:
             try:
-                self._open = opened(self._path)
+                self._open = _open(self._path)
             except (apsw.CorruptError, apsw.NotADBError):
                 self._discard()
-                self._open = opened(self._path)
+                self._open = _open(self._path)
         return self._open
 
     def _discard(self) -> None:
@@ -240,7 +239,7 @@ def _like(text: str) -> str:
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
-# --- The SQLite file behind a catalog's copy: its tables, one record put in, and what the index says of a server ---
+# --- The SQLite file ---
 
 
 FORMAT: Final = 2
@@ -263,7 +262,7 @@ CREATE VIRTUAL TABLE words USING fts5 (
 """
 
 
-def opened(path: str) -> apsw.Connection:
+def _open(path: str) -> apsw.Connection:
     os.close(directories.open(path, os.O_RDWR | os.O_CREAT | directories.NOFOLLOW, 0o600))
     db = apsw.Connection(path)
     db.set_busy_timeout(BUSY_MS)
@@ -280,7 +279,7 @@ def opened(path: str) -> apsw.Connection:
     return db
 
 
-def put(db: apsw.Connection, record: Record, data: bytes, run: int) -> None:
+def _put(db: apsw.Connection, record: Record, data: bytes, run: int) -> None:
     db.execute(
         "INSERT INTO records (name, version, status, published, is_latest, seen, data) VALUES (?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (name, version) DO UPDATE SET status = excluded.status, published = excluded.published,"
@@ -289,12 +288,12 @@ def put(db: apsw.Connection, record: Record, data: bytes, run: int) -> None:
     )
 
 
-def index(db: apsw.Connection, name: str) -> None:
-    """Make the index speak of the newest version of a server that is not deleted, or of none."""
-    known = db.execute("SELECT id FROM servers WHERE name = ?", (name,)).fetchone()
-    if known is not None:
-        db.execute("DELETE FROM words WHERE rowid = ?", known)
-        db.execute("DELETE FROM servers WHERE id = ?", known)
+def _index(db: apsw.Connection, name: str) -> None:
+    """Index the newest version of a server that is not deleted; none if there is none."""
+    row_id = db.execute("SELECT id FROM servers WHERE name = ?", (name,)).fetchone()
+    if row_id is not None:
+        db.execute("DELETE FROM words WHERE rowid = ?", row_id)
+        db.execute("DELETE FROM servers WHERE id = ?", row_id)
     rows = list(
         db.execute(
             "SELECT is_latest, version, published, id, data FROM records WHERE name = ? AND status != 'deleted'",
@@ -308,29 +307,29 @@ def index(db: apsw.Connection, name: str) -> None:
     db.execute(
         "INSERT INTO servers (name, short, record) VALUES (?, ?, ?)", (name, short_name(name), best[3])
     )
-    packages = " ".join(one.identifier for one in record.packages)
+    packages = " ".join(package.identifier for package in record.packages)
     db.execute(
         "INSERT INTO words (rowid, name, title, description, packages) VALUES (?, ?, ?, ?, ?)",
-        # Where somebody's code is hosted is in most names and tells nothing.
+        # The prefix of the code host is in most names and does not help a search.
         (db.last_insert_rowid(), name.removeprefix("io.github."), record.title, record.description, packages),
     )
 
 
-def set_meta(db: apsw.Connection, key: str, value: str) -> None:
+def _set_meta(db: apsw.Connection, key: str, value: str) -> None:
     db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value))
 
 
-# --- Keeping the copy of a catalog up to date: all of it once, then what changed ---
+# --- Updates: everything once, then what changed ---
 
 
 SMALL: Final = 300
-# Within this time a large catalog is not asked again.
+# Within this time a large catalog is not requested again.
 FRESH_S: Final = 60.0
 MAX_PAGES: Final = 20_000
 
 
 def sync(store: CatalogStore, api: OfficialApi, budget_s: float) -> bool:
-    """Whether the copy is whole now; False where the time was up before. Raises what the API raises."""
+    """Update the mirror. False if it is still incomplete after `budget_s`. Raises what the API raises."""
     age = time.time() - (store.synced_at or 0)
     count = store.count()
     is_large = count > SMALL
@@ -341,27 +340,27 @@ def sync(store: CatalogStore, api: OfficialApi, budget_s: float) -> bool:
         progress = store.begin(store.newest if store.synced_at is not None and is_large else "")
     until = time.monotonic() + budget_s
     try:
-        return _copy(store, api, progress, until, store.etag if store.synced_at is not None else "")
+        return _update(store, api, progress, until, store.etag if store.synced_at is not None else "")
     except StaleCursor:
-        return _copy(store, api, store.begin(), until, "")
+        return _update(store, api, store.begin(), until, "")
 
 
-def _copy(store: CatalogStore, api: OfficialApi, progress: Progress, until: float, etag: str) -> bool:
+def _update(store: CatalogStore, api: OfficialApi, progress: Progress, until: float, etag: str) -> bool:
     seen: set[str] = set()
     is_first = not progress.cursor
     for _ in range(MAX_PAGES):
-        asked = etag if is_first and not progress.since else ""
-        page = api.page(progress.cursor, since=progress.since, etag=asked)
+        is_whole = is_first and not progress.since
+        page = api.page(progress.cursor, since=progress.since, etag=etag if is_whole else "")
         if page.is_unchanged:
             store.unchanged()
             return True
-        progress = store.take(progress, page.records, page.cursor)
+        progress = store.add_page(progress, page.records, page.cursor)
         if not page.cursor:
-            # An ETag vouches for the page it came with, so only for a catalog of one page.
-            store.finish(progress, page.etag if is_first and not progress.since else "")
+            # An ETag belongs to one page, so it is kept for a catalog of one page only.
+            store.finish(progress, page.etag if is_whole else "")
             return True
         if page.cursor in seen:
-            raise RegistryUnavailable("the catalog leads in circles: a page names itself as the next")
+            raise RegistryUnavailable("the catalog has a list without an end")
         seen.add(page.cursor)
         is_first = False
         if time.monotonic() > until:
@@ -369,49 +368,49 @@ def _copy(store: CatalogStore, api: OfficialApi, progress: Progress, until: floa
     raise RegistryUnavailable(f"the catalog has more than {MAX_PAGES} pages")
 
 
-# --- Searching a catalog's copy: every word as the beginning of a word, the name before the description ---
+# --- Search: every word as the beginning of a word, the name before the description ---
 
 
 CANDIDATES: Final = 200
 MAX_WORDS: Final = 16
 _WORD: Final = re.compile(r"[^\W_]+")
-# In most names; asked for beside other words, they only say which of several comes first.
-_SAYS_NOTHING: Final = frozenset({"mcp", "server", "servers", "io", "com"})
+# In most names: beside other words they only affect the ranking.
+_COMMON_WORDS: Final = frozenset({"mcp", "server", "servers", "io", "com"})
 
 
-def search(store: CatalogStore, asked: str, limit: int) -> list[Row]:
-    text = asked.strip().lower()
+def search(store: CatalogStore, query: str, limit: int) -> list[Row]:
+    text = query.strip().lower()
     words = _WORD.findall(text.removeprefix("io.github."))[:MAX_WORDS]
     if not words:
         return []
     pool = max(CANDIDATES, limit * 2)
-    telling = [word for word in words if word not in _SAYS_NOTHING] or words
-    found = store.matching(" ".join(f'"{word}"*' for word in telling), pool)
-    if not found and len(telling) > 1:
-        found = store.matching(" OR ".join(f'"{word}"*' for word in telling), pool)
-    ranked = sorted(found, key=lambda row: _standing(row, words, text))
+    terms = [word for word in words if word not in _COMMON_WORDS] or words
+    rows = store.matching(" ".join(f'"{word}"*' for word in terms), pool)
+    if not rows and len(terms) > 1:
+        rows = store.matching(" OR ".join(f'"{word}"*' for word in terms), pool)
+    ranked = sorted(rows, key=lambda row: _rank(row, words, text))
     if len(ranked) < limit:
-        known = {row.name for row in ranked}
-        ranked += [row for row in store.containing(words, pool) if row.name not in known]
+        names = {row.name for row in ranked}
+        ranked += [row for row in store.containing(words, pool) if row.name not in names]
     return ranked[:limit]
 
 
-def _standing(row: Row, words: list[str], asked: str) -> tuple[float, int, str]:
-    """Smaller is better, as it is with the index's own rank."""
+def _rank(row: Row, words: list[str], query: str) -> tuple[float, int, str]:
+    """Smaller is better, as in the rank of FTS5."""
     name = row.name.lower()
     owner, _, last = name.rpartition("/")
     last_words = _WORD.findall(last)
-    standing = row.rank
-    if asked in (name, row.short.lower()):
-        standing -= 100
-    if words == [word for word in last_words if word not in _SAYS_NOTHING] or words == last_words:
-        standing -= 40
+    rank = row.rank
+    if query in (name, row.short.lower()):
+        rank -= 100
+    if words == [word for word in last_words if word not in _COMMON_WORDS] or words == last_words:
+        rank -= 40
     elif set(words) <= set(last_words):
-        standing -= 20
+        rank -= 20
     elif set(words) <= {*last_words, *_WORD.findall(owner)}:
-        standing -= 12
+        rank -= 12
     elif all(word in name for word in words):
-        standing -= 6
+        rank -= 6
     if row.status == "deprecated":
-        standing += 60
-    return standing, len(name), name
+        rank += 60
+    return rank, len(name), name

@@ -8,7 +8,7 @@ import msgspec
 
 from perdure.registry.errors import NotInCatalog, RegistryError
 from perdure.registry.http.address import Address
-from perdure.registry.http.client import HttpClient, Reply, TornReply, expected
+from perdure.registry.http.client import HttpClient, Reply, TornReply, expected, read_page
 
 OFFICIAL_URL: Final = "https://registry.modelcontextprotocol.io"
 PREFIXES: Final = ("v0.1", "v0")
@@ -25,14 +25,14 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class StaleCursor(RegistryError):
-    """A place in a list that the server does not know any more."""
+    """A cursor that the server does not know any more."""
 
 
 class OfficialApi:
-    """One registry. Which of the two prefixes it serves is found out at the first question."""
+    """One registry. The first request detects which of the two prefixes it serves."""
 
-    def __init__(self, fetcher: HttpClient, address: Address) -> None:
-        self._fetcher = fetcher
+    def __init__(self, client: HttpClient, address: Address) -> None:
+        self._client = client
         last = address.path.rstrip("/").rpartition("/")[2]
         self._base: Address | None = address.below() if last in PREFIXES else None
         self._address = address
@@ -49,7 +49,7 @@ class OfficialApi:
         if reply.status == 304:
             return Page((), etag=etag, is_unchanged=True)
         if reply.status in (400, 404, 422) and (cursor or since):
-            raise StaleCursor(f"{reply.address.shown} does not know this place in its list ({reply.status})")
+            raise StaleCursor(f"{reply.address.shown} does not know this cursor ({reply.status})")
         return _page(expected(reply, 200))
 
     def versions(self, name: str) -> Page:
@@ -63,15 +63,15 @@ class OfficialApi:
         """One version as it came. Raises NotInCatalog."""
         reply = self._get("servers", name, "versions", version, query={})
         if reply.status == 404:
-            of = "" if version == "latest" else f" {version}"
-            raise NotInCatalog(f"{reply.address.origin} has no server {name}{of}", entry=name)
-        found = expected(reply, 200).json()
-        if not isinstance(found, dict):
+            suffix = "" if version == "latest" else f" {version}"
+            raise NotInCatalog(f"{reply.address.origin} has no server {name}{suffix}", entry=name)
+        record = expected(reply, 200).json()
+        if not isinstance(record, dict):
             raise TornReply(f"{reply.address.shown} did not answer with a server")
-        return found
+        return record
 
-    def is_there(self) -> bool:
-        """Whether this place serves the API at all. What cannot be told, such as 401, is raised."""
+    def is_served(self) -> bool:
+        """Whether this address serves the API at all. A reply that does not tell, such as 401, is raised."""
         try:
             self.page(limit=1)
         except (NotInCatalog, TornReply):
@@ -81,12 +81,12 @@ class OfficialApi:
     def _get(self, *parts: str, query: dict[str, str], etag: str = "") -> Reply:
         headers = {"if-none-match": etag} if etag else {}
         if self._base is not None:
-            return self._fetcher.get(self._base.below(*parts, query=query), headers)
+            return self._client.get(self._base.below(*parts, query=query), headers)
         for prefix in PREFIXES:
             base = self._address.below(prefix)
-            reply = self._fetcher.get(base.below(*parts, query=query), headers)
-            # A missing server is a 404 too; one that says so in JSON has told us that the prefix is right.
-            if reply.status != 404 or (len(parts) > 1 and _speaks(reply)):
+            reply = self._client.get(base.below(*parts, query=query), headers)
+            # A missing server is a 404 as well; if the reply is the API's own JSON, the prefix is right.
+            if reply.status != 404 or (len(parts) > 1 and _is_api_error(reply)):
                 self._base = base
                 return reply
         if len(parts) > 1:
@@ -94,25 +94,14 @@ class OfficialApi:
         raise NotInCatalog(f"{self._address.shown} does not serve the registry API")
 
 
-def _speaks(reply: Reply) -> bool:
+def _is_api_error(reply: Reply) -> bool:
     try:
-        found = reply.json()
+        error = reply.json()
     except TornReply:
         return False
-    return isinstance(found, dict) and bool({"error", "title", "status", "detail"} & found.keys())
+    return isinstance(error, dict) and bool({"error", "title", "status", "detail"} & error.keys())
 
 
 def _page(reply: Reply) -> Page:
-    found = reply.json()
-    servers = found.get("servers") if isinstance(found, dict) else None
-    if not isinstance(found, dict) or not (
-        isinstance(servers, list) or ("servers" in found and servers is None)
-    ):
-        raise TornReply(f"{reply.address.shown} did not answer with a list of servers")
-    metadata = found.get("metadata")
-    cursor = ""
-    if isinstance(metadata, dict):
-        given = metadata.get("nextCursor") or metadata.get("next_cursor")
-        cursor = given if isinstance(given, str) else ""
-    records = tuple(one for one in servers or () if isinstance(one, dict))
-    return Page(records, cursor, reply.headers.get("etag", ""))
+    records, cursor = read_page(reply)
+    return Page(tuple(records), cursor, reply.headers.get("etag", ""))

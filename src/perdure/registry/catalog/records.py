@@ -1,14 +1,13 @@
-"""The records of the official registry (`server.json`), read tolerantly.
+"""The records of the official registry, read tolerantly.
 
-A tenth of what is published breaks the schema in some way: empty repositories, arguments without a type, numbers
-where texts belong. A field that cannot be meant becomes its default; only a record without a usable name or
-version is refused (`BadRecord`). The record as it came is kept beside what was understood.
+A tenth of what is published breaks the schema: empty repositories, numbers where texts belong, flags as texts. A field that
+cannot be read gets its default; only a record without a usable name or version is refused (`BadRecord`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
 import msgspec
@@ -16,14 +15,15 @@ import msgspec
 OFFICIAL: Final = "io.modelcontextprotocol.registry/official"
 NAME: Final = re.compile(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", re.ASCII)
 MAX_NAME: Final = 200
+MAX_VERSION: Final = 255
 MAX_TEXT: Final = 4096
 FORMATS: Final = ("string", "number", "boolean", "filepath")
-# A catalog's words end up on terminals: no control characters, nothing that turns the reading direction.
+# Texts of a catalog end up on terminals: no control characters, nothing that changes the reading direction.
 _UNSHOWN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
 
 
 class BadRecord(ValueError):
-    """A record that names nothing; the reason is fit to be shown."""
+    """A record without a usable name or version; the reason can be shown."""
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -42,16 +42,16 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Argument(Input, frozen=True, kw_only=True, omit_defaults=True):
-    """One word of a command line, or a named option with its value."""
+    """One word of a command line, or a named option with its value. `is_bare`: an option with nothing but its name."""
 
     type: Literal["positional", "named"] = "positional"
     value_hint: str = ""
     is_repeated: bool = False
-    is_bare: bool = False  # nothing is said of it but its name: a flag
+    is_bare: bool = False
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How to speak with it: stdio, or a URL."""
+    """The transport of a server: stdio, or a URL."""
 
     type: str = "stdio"
     url: str = ""
@@ -92,26 +92,25 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     updated_at: str = ""
 
 
-def read_record(found: object) -> Record:
-    """From a reply of the API, or from a bare `server.json`."""
-    whole = _mapping(found)
-    server = _mapping(whole.get("server", whole))
-    meta = _mapping(_mapping(whole.get("_meta")).get(OFFICIAL))
-    name, version = server.get("name"), server.get("version")
+def read_record(value: object) -> Record:
+    """A reply of the API, or a bare `server.json`."""
+    reply = _object(value)
+    server = _object(reply.get("server", reply))
+    meta = _object(_object(reply.get("_meta")).get(OFFICIAL))
+    name, version, status = server.get("name"), server.get("version"), meta.get("status")
     if not isinstance(name, str) or len(name) > MAX_NAME or not NAME.fullmatch(name):
         raise BadRecord("it has no usable name")
-    if not isinstance(version, str) or not version or text(version) != version or len(version) > 255:
+    if not isinstance(version, str) or not version or text(version) != version or len(version) > MAX_VERSION:
         raise BadRecord(f"{name} has no usable version")
-    status = meta.get("status")
     return Record(
         name=name,
         version=version,
         title=text(server.get("title")),
         description=text(server.get("description")),
         website=text(server.get("websiteUrl")),
-        repository=text(_mapping(server.get("repository")).get("url")),
+        repository=text(_object(server.get("repository")).get("url")),
         packages=tuple(_packages(server.get("packages"))),
-        remotes=tuple(_endpoint(one) for one in _mappings(server.get("remotes"))),
+        remotes=tuple(map(_endpoint, _objects(server.get("remotes")))),
         status=status if status in ("deprecated", "deleted") else "active",
         status_message=text(meta.get("statusMessage")),
         is_latest=meta.get("isLatest") is True,
@@ -120,101 +119,97 @@ def read_record(found: object) -> Record:
     )
 
 
-def _packages(found: object) -> Iterable[Package]:
-    for one in _mappings(found):
-        kind, identifier = one.get("registryType"), one.get("identifier")
+def text(value: object) -> str:
+    """A text that can be shown on one line, or an empty one."""
+    return _UNSHOWN.sub(" ", value).strip()[:MAX_TEXT] if isinstance(value, str) else ""
+
+
+def _packages(value: object) -> Iterator[Package]:
+    for package in _objects(value):
+        kind, identifier = package.get("registryType"), package.get("identifier")
         if isinstance(kind, str) and isinstance(identifier, str) and kind and identifier:
             yield Package(
                 registry_type=text(kind).lower(),
                 identifier=identifier,
-                version=text(one.get("version")),
-                file_sha256=text(one.get("fileSha256")).lower(),
-                base_url=text(one.get("registryBaseUrl")).strip(),
-                runtime_hint=text(one.get("runtimeHint")),
-                endpoint=_endpoint(_mapping(one.get("transport"))),
-                runtime_arguments=tuple(_arguments(one.get("runtimeArguments"))),
-                package_arguments=tuple(_arguments(one.get("packageArguments"))),
-                environment=tuple(_inputs(one.get("environmentVariables"))),
+                version=text(package.get("version")),
+                file_sha256=text(package.get("fileSha256")).lower(),
+                base_url=text(package.get("registryBaseUrl")),
+                runtime_hint=text(package.get("runtimeHint")),
+                endpoint=_endpoint(_object(package.get("transport"))),
+                runtime_arguments=tuple(map(_argument, _objects(package.get("runtimeArguments")))),
+                package_arguments=tuple(map(_argument, _objects(package.get("packageArguments")))),
+                environment=_inputs(package.get("environmentVariables")),
             )
 
 
-def _endpoint(found: Mapping[str, Any]) -> Endpoint:
+def _endpoint(endpoint: Mapping[str, Any]) -> Endpoint:
     return Endpoint(
-        type=text(found.get("type")) or "stdio",
-        url=text(found.get("url")),
-        headers=tuple(_inputs(found.get("headers"))),
-        variables=_variables(found.get("variables")),
+        type=text(endpoint.get("type")) or "stdio",
+        url=text(endpoint.get("url")),
+        headers=_inputs(endpoint.get("headers")),
+        variables=_variables(endpoint.get("variables")),
     )
 
 
-def _inputs(found: object) -> Iterable[Input]:
-    """Those with a name; one without says nothing."""
-    return (Input(**_fields(one)) for one in _mappings(found) if text(one.get("name")))
+def _inputs(value: object) -> tuple[Input, ...]:
+    """Those with a name."""
+    return tuple(Input(**_fields(item)) for item in _objects(value) if text(item.get("name")))
 
 
-def _arguments(found: object) -> Iterable[Argument]:
-    for one in _mappings(found):
-        fields = _fields(one)
-        is_named = one.get("type") == "named" or (
-            one.get("type") != "positional" and fields["name"].startswith("-")
-        )
-        yield Argument(
-            **fields,
-            type="named" if is_named else "positional",
-            value_hint=text(one.get("valueHint")),
-            is_repeated=_true(one.get("isRepeated")),
-            is_bare=not {key for key, value in one.items() if value not in (None, "")} - {"type", "name"},
-        )
-
-
-def _fields(found: Mapping[str, Any]) -> dict[str, Any]:
-    choices = found.get("choices")
+def _variables(value: object) -> dict[str, Input]:
     return {
-        "name": text(found.get("name")),
-        "description": text(found.get("description")),
-        "is_required": _true(found.get("isRequired")),
-        "is_secret": _true(found.get("isSecret")),
-        "format": found["format"] if found.get("format") in FORMATS else "string",
-        "value": _value(found.get("value")),
-        "default": _value(found.get("default")),
-        "placeholder": text(found.get("placeholder")),
-        "choices": tuple(one for one in map(_value, choices) if one is not None)
-        if isinstance(choices, list)
-        else (),
-        "variables": _variables(found.get("variables")),
+        name: Input(**(_fields(_object(item)) | {"name": name}))
+        for name, item in _object(value).items()
+        if name and text(name) == name
     }
 
 
-def _variables(found: object) -> dict[str, Input]:
+def _argument(argument: Mapping[str, Any]) -> Argument:
+    fields, kind = _fields(argument), argument.get("type")
+    is_named = kind == "named" or (kind != "positional" and fields["name"].startswith("-"))
+    return Argument(
+        **fields,
+        type="named" if is_named else "positional",
+        value_hint=text(argument.get("valueHint")),
+        is_repeated=_flag(argument.get("isRepeated")),
+        is_bare={key for key, value in argument.items() if value not in (None, "")} <= {"type", "name"},
+    )
+
+
+def _fields(source: Mapping[str, Any]) -> dict[str, Any]:
+    choices = source.get("choices")
+    values = map(_value, choices) if isinstance(choices, list) else ()
     return {
-        name: Input(**(_fields(_mapping(one)) | {"name": name}))
-        for name, one in _mapping(found).items()
-        if isinstance(name, str) and name and text(name) == name
+        "name": text(source.get("name")),
+        "description": text(source.get("description")),
+        "is_required": _flag(source.get("isRequired")),
+        "is_secret": _flag(source.get("isSecret")),
+        "format": source["format"] if source.get("format") in FORMATS else "string",
+        "value": _value(source.get("value")),
+        "default": _value(source.get("default")),
+        "placeholder": text(source.get("placeholder")),
+        "choices": tuple(choice for choice in values if choice is not None),
+        "variables": _variables(source.get("variables")),
     }
 
 
-def text(found: object) -> str:
-    """A text that can be shown on one line, or nothing."""
-    return _UNSHOWN.sub(" ", found).strip()[:MAX_TEXT] if isinstance(found, str) else ""
+def _value(value: object) -> str | None:
+    """Unchanged: a line break in it is refused when an entry is made."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    return value if isinstance(value, str) and value else None
 
 
-def _value(found: object) -> str | None:
-    """A value as it is: what breaks a line is refused later, where an entry is made of it."""
-    if isinstance(found, bool):
-        return "true" if found else "false"
-    if isinstance(found, int | float):
-        return str(found)
-    return found if isinstance(found, str) and found else None
+def _flag(value: object) -> bool:
+    """Some records have the text "true"; "false" is not true."""
+    return value is True or (isinstance(value, str) and value.lower() == "true")
 
 
-def _true(found: object) -> bool:
-    """`bool("false")` is true; only true is."""
-    return found is True or (isinstance(found, str) and found.lower() == "true")
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
-def _mapping(found: object) -> Mapping[str, Any]:
-    return found if isinstance(found, dict) else {}
-
-
-def _mappings(found: object) -> list[Mapping[str, Any]]:
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+def _objects(value: object) -> list[Mapping[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

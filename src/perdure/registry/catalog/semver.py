@@ -35,8 +35,8 @@ def order(version: str, published_at: str = "") -> Order:
 
 
 def moment(timestamp: str) -> datetime:
-    """A timestamp of RFC 3339 as a point in time, the earliest one if it is none. As texts they do not compare:
-    `12:00:00.5Z` comes before `12:00:00Z`, and offsets do not count."""
+    """An RFC 3339 timestamp; the earliest time if it is not one. As texts they would compare wrongly: `12:00:00.5Z` before
+    `12:00:00Z`, and without their offsets."""
     try:
         parsed = datetime.fromisoformat(timestamp.upper())
         return parsed.astimezone(UTC) if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
@@ -55,7 +55,7 @@ def is_exact(version: str) -> bool:
 
 
 def is_newer(offered: str, current: str) -> bool:
-    """Whether a catalog's newest version is worth taking: not where the present one is ahead of it."""
+    """Whether a catalog's version is an update; not if the installed one is ahead of it."""
     if _SEMVER.fullmatch(offered) and _SEMVER.fullmatch(current):
         return order(offered) > order(current)
     return offered != current

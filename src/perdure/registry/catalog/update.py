@@ -1,7 +1,7 @@
-"""A newer version of an installed server: what the catalog says anew, with everything the user made of it kept.
+"""Update of an installed server: the newer version of the catalog, merged with the user's changes.
 
-The new entry's command line is taken as a whole where the user left the old one as it came. Where it was changed,
-only the words that pin the version are exchanged, and what is new is named instead of guessed.
+If the user did not change the command line, the new one is taken as a whole. If it was changed, only the words that pin the
+version are replaced, and new arguments are reported.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _LAUNCH: Final = ("command", "args", "cwd", "url", "transport")
 def merge_update(here: Entry, fresh: Entry, before: Entry | None) -> tuple[Entry, list[str]]:
     """`fresh` is the newest version as it would be installed, `before` the present one as it was.
 
-    Raises Unsupported where the place of the version cannot be found any more.
+    Raises Unsupported if the words that pin the version are not in the command line any more.
     """
     notes: list[str] = []
     launch = {name: getattr(fresh, name) for name in _LAUNCH}
     if before is None or _launch(here) != _launch(before):
-        launch = _exchanged(here, fresh)
+        launch = _with_version(here, fresh)
         if before is not None and _shape(before) != _shape(fresh):
             notes.append("its arguments changed in the catalog; compare them with yours")
     env, added = _with_new(here.env, fresh.env, before.env if before is not None else {})
@@ -39,7 +39,7 @@ def merge_update(here: Entry, fresh: Entry, before: Entry | None) -> tuple[Entry
 
 
 def is_newer(here: Entry, offered: Entry) -> bool:
-    """Whether there is something to take: a newer version, or, without versions, another command line."""
+    """Whether there is an update: a newer version, or, without versions, another command line."""
     mine, theirs = here.provenance or Provenance(), offered.provenance or Provenance()
     if mine.version and theirs.version:
         return semver.is_newer(theirs.version, mine.version)
@@ -51,15 +51,15 @@ def _launch(entry: Entry) -> tuple[object, ...]:
 
 
 def _shape(entry: Entry) -> list[str]:
-    """The command line without what changes from version to version."""
-    mark = _pin(entry)
-    return [arg.text.replace(mark, "") if mark else arg.text for arg in entry.args]
+    """The arguments without the version."""
+    pin = _pin(entry)
+    return [arg.text.replace(pin, "") if pin else arg.text for arg in entry.args]
 
 
-def _exchanged(here: Entry, fresh: Entry) -> dict[str, object]:
+def _with_version(here: Entry, fresh: Entry) -> dict[str, object]:
     old, new = _pin(here), _pin(fresh)
     if old == new:
-        return {}  # the record is new, and what is started is not
+        return {}  # a new record of the same package
     words = [] if here.command is None else [here.command, *here.args]
     if here.url is not None:
         words = [here.url]
@@ -70,26 +70,26 @@ def _exchanged(here: Entry, fresh: Entry) -> dict[str, object]:
             hint=f"install it anew: perdure registry install --from {(fresh.provenance or Provenance()).name}",
         )
 
-    def exchange(word: Template | None) -> Template | None:
+    def update(word: Template | None) -> Template | None:
         return Template(word.text.replace(old, new)) if word is not None else None
 
     return {
-        "command": exchange(here.command),
+        "command": update(here.command),
         "args": tuple(Template(word.text.replace(old, new)) for word in here.args),
-        "url": exchange(here.url),
+        "url": update(here.url),
     }
 
 
 def _pin(entry: Entry) -> str:
-    """What names the version in a command line: the package and its version, a bundle's hash, or the URL."""
-    came = entry.provenance or Provenance()
-    return came.digest.removeprefix("sha256:") or came.package.partition(":")[2]
+    """What pins the version in a command line: the package and its version, a bundle's hash, or the URL."""
+    provenance = entry.provenance or Provenance()
+    return provenance.digest.removeprefix("sha256:") or provenance.package.partition(":")[2]
 
 
 def _with_new(
     here: dict[str, Template], fresh: dict[str, Template], before: dict[str, Template]
 ) -> tuple[dict[str, Template], list[str]]:
-    """What is new in the catalog is added; what the user took out stays out."""
+    """New names of the catalog are added; names that the user removed stay removed."""
     added = [name for name in fresh if name not in here and name not in before]
     kept = {name: value for name, value in here.items() if name in fresh or value != before.get(name)}
     return {**kept, **{name: fresh[name] for name in added}}, added

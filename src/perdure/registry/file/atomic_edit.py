@@ -47,7 +47,7 @@ class FileContent(NamedTuple):
 
 
 def read_file(path: str) -> FileContent | None:
-    """A regular file and its facts; None where there is none. Raises Unreadable for anything else."""
+    """A regular file and its metadata; None if there is none. Raises Unreadable for anything else."""
     fd = open_file(path)
     if fd is None:
         return None
@@ -102,7 +102,7 @@ def _try_edit(target: str, lock: FileLock, plan: Plan, deadline: float) -> bool:
 
 
 def _read_idle(target: str, deadline: float) -> FileContent | None:
-    """The file once no program is writing it: two reads agree, and no descriptor is open for writing."""
+    """The file once no program writes it: two reads agree, and no descriptor is open for writing."""
     while True:
         content = read_file(target)
         if content is None:

@@ -1,7 +1,7 @@
 """A registry in a file: `mcp.md` or `mcp.json`, shared with editors and other programs.
 
-Every operation reads the file as it is. A change is planned on the text that is there and put in
-place only if that is still what is there (`perdure.registry.file.atomic_edit`).
+Every operation reads the current file. A change is planned on its text and written only if the file has not changed
+meanwhile (`perdure.registry.file.atomic_edit`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from perdure.protocol.mount_names import RESERVED
-from perdure.registry.allowed_commands import is_allowed, narrowed
+from perdure.registry.allowed_commands import is_allowed, narrow
 from perdure.registry.backend import Capabilities, ServerRef, ValidationResult
 from perdure.registry.entry import Entry, check_name
 from perdure.registry.errors import (
@@ -41,7 +41,7 @@ def open_json(location: str, environ: Mapping[str, str]) -> FileBackend:
 
 
 def parse_document(path: str, content: bytes) -> Document:
-    """A content as the file of this name would be read. Raises RegistryError."""
+    """Parse a content by the ending of its file. Raises RegistryError."""
     from perdure.registry.file.mcp_json import JsonDocument
     from perdure.registry.file.mcp_md import MarkdownDocument
 
@@ -65,10 +65,10 @@ class FileBackend:
         self._environ = environ
         self._wait_s = wait_s
         self.is_trusted = True
-        """Whether its list of allowed commands counts as written."""
+        """Whether its list of allowed commands may add commands."""
         self.on_change: Callable[[bytes | None, bytes, bool], None] | None = None
-        """Told the old and the new content of each change, before it is made and when it was."""
-        self._documents: dict[bytes, Document] = {}  # the last two contents that were looked at
+        """Called with the old and the new content of each change, before it is written and after."""
+        self._documents: dict[bytes, Document] = {}  # the last two contents that were parsed
 
     @property
     def backend_id(self) -> str:
@@ -92,26 +92,29 @@ class FileBackend:
 
     def load(self, name: str) -> Entry:
         check_name(name)
-        return self._loaded(self.read(), name)
+        return self._entry(self.read(), name)
 
     def load_all(self) -> list[Entry]:
-        found = [slot.entry for slot in self.read().slots if slot.entry is not None]
-        return sorted(found, key=lambda entry: entry.name)
+        entries = (slot.entry for slot in self.read().slots if slot.entry is not None)
+        return sorted(entries, key=lambda entry: entry.name)
 
     def validate(self, name: str) -> ValidationResult:
-        """A name that is not there and a file that cannot be read are results, too."""
+        """An absent name and an unreadable file are results, too."""
         try:
             check_name(name)
             if read_bytes(self.path) is None:
                 return ValidationResult(False, (f"{os.path.basename(self.path)} does not exist",))
             document = self.read()
-            entry = self._loaded(document, name)
+            entry = self._entry(document, name)
         except RegistryError as error:
             return ValidationResult(False, (error.message,))
-        allowed = document.allowed if self.is_trusted else narrowed(document.allowed)
+        allowed = document.allowed if self.is_trusted else narrow(document.allowed)
         errors = [slot.error for slot in document.slots if slot.name == name and slot.error]
-        errors += _problems(entry, allowed)
-        warnings = list(_doubts(entry, self._environ, os.path.dirname(self.path)))
+        if entry.command is not None and entry.command.is_literal:
+            command = entry.command.resolve({})
+            if not is_allowed(command, allowed):
+                errors.append(f"the command {os.path.basename(command)} is not in the allowed list")
+        warnings = _warnings(entry, self._environ, os.path.dirname(self.path))
         return ValidationResult(not errors, tuple(errors), tuple(warnings))
 
     def install(self, entry: Entry) -> ServerRef:
@@ -127,9 +130,9 @@ class FileBackend:
         taken: list[str] = []
 
         def change(document: Document) -> str | None:
-            taken[:] = [one.name for one in entries if document.slot(one.name) is not None]
-            new = [one for one in entries if one.name not in taken]
-            return document.installed(*new) if new else None
+            taken[:] = [entry.name for entry in entries if document.slot(entry.name) is not None]
+            new = [entry for entry in entries if entry.name not in taken]
+            return document.with_entries(*new) if new else None
 
         self._change(change)
         return tuple(taken)
@@ -141,7 +144,7 @@ class FileBackend:
         def change(document: Document) -> str | None:
             nonlocal was_there
             was_there = document.slot(name) is not None
-            return document.uninstalled(name) if was_there else None
+            return document.without_entries(name) if was_there else None
 
         self._change(change)
         return was_there
@@ -150,16 +153,16 @@ class FileBackend:
         check_name(name)
 
         def change(document: Document) -> str:
-            self._loaded(document, name)
-            return document.enabled(name, enabled)
+            self._entry(document, name)
+            return document.with_enabled(name, enabled)
 
         self._change(change)
         return self._ref(self._slot(name))
 
     def replace(self, entry: Entry) -> ServerRef:
         def change(document: Document) -> str:
-            self._loaded(document, entry.name)
-            return document.replaced(entry)
+            self._entry(document, entry.name)
+            return document.with_replaced(entry)
 
         self._change(change)
         return self._ref(self._slot(entry.name))
@@ -168,11 +171,11 @@ class FileBackend:
         return f"{os.path.basename(self.path)}#{name}"
 
     def close(self) -> None:
-        """Nothing is held open between two operations."""
+        """Nothing is open between two operations."""
 
     def read(self) -> Document:
-        """The file as it is now; an absent one is empty."""
-        return self._parsed(read_bytes(self.path))
+        """The current file; an absent one is empty."""
+        return self._parse(read_bytes(self.path))
 
     def _change(self, change: Callable[[Document], str | None]) -> None:
         from perdure.registry.file.atomic_edit import edit_file
@@ -181,19 +184,19 @@ class FileBackend:
 
         def plan(data: bytes | None) -> bytes | None:
             nonlocal last
-            text = change(self._parsed(data))
+            text = change(self._parse(data))
             last = (data, None if text is None else text.encode("utf-8", "surrogateescape"))
-            self._tell_change(*last, False)
+            self._notify(*last, False)
             return last[1]
 
         edit_file(self.path, plan, wait_s=self._wait_s)
-        self._tell_change(*last, True)
+        self._notify(*last, True)
 
-    def _tell_change(self, old: bytes | None, new: bytes | None, is_done: bool) -> None:
+    def _notify(self, old: bytes | None, new: bytes | None, is_done: bool) -> None:
         if self.on_change is not None and new is not None:
             self.on_change(old, new, is_done)
 
-    def _parsed(self, data: bytes | None) -> Document:
+    def _parse(self, data: bytes | None) -> Document:
         content = data or b""
         if len(content) > MAX_BYTES:
             raise Unreadable(f"{os.path.basename(self.path)} is larger than {MAX_BYTES:,} bytes")
@@ -205,7 +208,7 @@ class FileBackend:
     def _slot(self, name: str) -> ParsedEntry:
         return self.read().slot(name) or ParsedEntry(name, None, "uninstalled meanwhile")
 
-    def _loaded(self, document: Document, name: str) -> Entry:
+    def _entry(self, document: Document, name: str) -> Entry:
         slot = document.slot(name)
         if slot is None:
             raise NotInRegistry(
@@ -213,7 +216,7 @@ class FileBackend:
             )
         if slot.entry is None:
             raise Quarantined(
-                f"{name} cannot be used: {slot.error}", entry=name, hint="mend its section in the file"
+                f"{name} cannot be used: {slot.error}", entry=name, hint="fix its section in the file"
             )
         return slot.entry
 
@@ -242,34 +245,22 @@ def _can_write(path: str) -> bool:
     return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
 
 
-def _problems(entry: Entry, allowed: frozenset[str] | None) -> list[str]:
-    found = []
-    if entry.command is not None and entry.command.is_literal:
-        command = entry.command.resolve({})
-        if not is_allowed(command, allowed):
-            found.append(f"the command {os.path.basename(command)} is not in the allowed list")
-    return found
-
-
 def _can_run(path: str) -> bool:
     return os.access(path, os.X_OK) and not os.path.isdir(path)
 
 
-def _doubts(entry: Entry, environ: Mapping[str, str], base: str) -> list[str]:
-    found = [
-        f"the variable {variable} is not set"
-        for variable in dict.fromkeys(name for _, one in entry.templates() for name in one.unset(environ))
-    ]
+def _warnings(entry: Entry, environ: Mapping[str, str], base: str) -> list[str]:
+    warnings = [f"the variable {variable} is not set" for variable in entry.unset(environ)]
     if entry.command is not None and not entry.command.unset(environ):
         command = entry.command.resolve(environ)
         folders = [base] if "/" in command else environ.get("PATH", os.defpath).split(os.pathsep)
         if not any(_can_run(os.path.join(folder, command)) for folder in folders):
-            found.append(f"the command {os.path.basename(command)} is not on the PATH")
+            warnings.append(f"the command {os.path.basename(command)} is not on the PATH")
     if entry.url is not None and entry.url.text.startswith("http://"):
         host = entry.url.text.removeprefix("http://").rpartition("@")[2]
         if not host.startswith(_LOOPBACK):
-            found.append("the url is not https: what is sent can be read on the way")
-    found += [f"the key {key} is not known" for key in entry.extra]
+            warnings.append("the url is not https: what is sent can be read on the way")
+    warnings += [f"the key {key} is not known" for key in entry.extra]
     if entry.name in RESERVED:
-        found.append("the name is the host's own: it is not mounted")
-    return found
+        warnings.append("the name is the host's own: it is not mounted")
+    return warnings

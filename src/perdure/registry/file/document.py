@@ -1,4 +1,4 @@
-"""What the formats of a registry file have in common: slots that hold an entry or the reason why there is none."""
+"""What the formats of a registry file share: slots with an entry or an error, and reading the file."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from perdure.registry.errors import Forbidden, RegistryUnavailable, Unreadable
 DUPLICATE = "duplicate"
 MAX_BYTES: Final = 1024 * 1024
 MAX_SLOTS: Final = 2000
-"""Bounds of what is read: a host reads it while its sessions wait."""
+"""Bounds: a host reads the file while its sessions wait."""
 
 
 class ParsedEntry(msgspec.Struct, frozen=True):
-    """One place in the file that stands for a server."""
+    """One section or member of the file: a server, or the error that keeps it from being one."""
 
     name: str
     entry: Entry | None
     error: str = ""
     line: int = 0
-    """Where it begins in the file, from 1; 0 where that is not known."""
+    """The line where it begins, from 1; 0 if unknown."""
 
 
 class Document(ABC):
-    """A registry file as it was read. Every change gives a new text and leaves this one."""
+    """A parsed registry file. Every change returns a new text."""
 
     text: str
     allowed: frozenset[str] | None
-    """The commands that may be started; None where the file says nothing."""
+    """The commands that may be started; None if the file has no list."""
 
     @cached_property
     def slots(self) -> tuple[ParsedEntry, ...]:
-        """Every place, in order. Of those with one name the first is the entry, the rest are duplicates."""
+        """In the order of the file. Of several with one name the first is the entry, the others are duplicates."""
         return mark_duplicates(self._every_slot())
 
     def _check_count(self, starts: Sequence[int]) -> None:
@@ -51,48 +51,48 @@ class Document(ABC):
 
     @abstractmethod
     def slot(self, name: str) -> ParsedEntry | None:
-        """The first of this name; the others are not even looked at."""
+        """The first of this name; the others are not parsed."""
 
     @abstractmethod
     def _every_slot(self) -> list[ParsedEntry]: ...
 
     @abstractmethod
-    def installed(self, *entries: Entry) -> str:
-        """With one more entry or several, whose names are not there."""
+    def with_entries(self, *entries: Entry) -> str:
+        """With new entries, whose names are free."""
 
     @abstractmethod
-    def uninstalled(self, *names: str) -> str: ...
+    def without_entries(self, *names: str) -> str:
+        """Without these names, their duplicates included: one of those would become the entry."""
 
     @abstractmethod
-    def enabled(self, name: str, enabled: bool) -> str:
-        """With the switch of an entry that is there."""
+    def with_enabled(self, name: str, enabled: bool) -> str: ...
 
     @abstractmethod
-    def replaced(self, entry: Entry) -> str:
-        """With another entry in the place of the one of the same name."""
+    def with_replaced(self, entry: Entry) -> str:
+        """With this entry in place of the one of the same name."""
 
 
-def line_numbers(text: str, places: Sequence[int]) -> list[int]:
-    """The lines, from 1, of places in a text, which are in order; in one pass."""
+def line_numbers(text: str, offsets: Sequence[int]) -> list[int]:
+    """The line numbers, from 1, of sorted offsets in a text; in one pass."""
     ending = "\n" if "\n" in text else "\r"
-    found, line, done = [], 1, 0
-    for place in places:
-        line += text.count(ending, done, place)
-        done = place
-        found.append(line)
-    return found
+    numbers, line, done = [], 1, 0
+    for offset in offsets:
+        line += text.count(ending, done, offset)
+        done = offset
+        numbers.append(line)
+    return numbers
 
 
 def mark_duplicates(slots: Sequence[ParsedEntry]) -> tuple[ParsedEntry, ...]:
     seen: set[str] = set()
-    found = []
+    marked = []
     for slot in slots:
-        found.append(ParsedEntry(slot.name, None, DUPLICATE, slot.line) if slot.name in seen else slot)
+        marked.append(ParsedEntry(slot.name, None, DUPLICATE, slot.line) if slot.name in seen else slot)
         seen.add(slot.name)
-    return tuple(found)
+    return tuple(marked)
 
 
-# --- Reading a registry's file. Nothing of what it takes to change one: a host only reads ---
+# --- Reading a registry's file. Editing is in other modules, which a host does not import ---
 
 
 MAX_FILE_BYTES: Final = 8 * 1024 * 1024
@@ -101,7 +101,7 @@ _FORBIDDEN: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def read_bytes(path: str) -> bytes | None:
-    """What is in a regular file; None where there is none. Raises Unreadable for anything else."""
+    """The content of a regular file; None if there is none. Raises Unreadable for anything else."""
     fd = open_file(path)
     if fd is None:
         return None
@@ -113,10 +113,12 @@ def read_bytes(path: str) -> bytes | None:
 
 
 def open_file(path: str) -> int | None:
-    """A descriptor of a regular file of a size that makes sense; None where there is no file."""
+    """A descriptor of a regular file of a bounded size; None if there is no file."""
     name = os.path.basename(path)
     try:
-        fd = directories.open(path, os.O_RDONLY | directories.NONBLOCK)  # without waiting for a pipe's writer
+        fd = directories.open(
+            path, os.O_RDONLY | directories.NONBLOCK
+        )  # a pipe without a writer does not block
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -6,8 +6,8 @@
     remove(text, path)
 
 One parser reads every text. Comments (`//`, `/* */`) and trailing commas are read and kept; so are a byte order mark,
-the indentation, the line endings and the order of keys. Of a key that stands twice in an object the last counts, as for
-other readers of JSON.
+the indentation, the line endings and the order of keys. Of a repeated key in an object the last counts, as for other readers
+of JSON.
 """
 
 from __future__ import annotations
@@ -84,12 +84,12 @@ def parse(text: str) -> Node:
         raise JsonProblem("nested too deeply", text, 0) from None
     end = _skip(text, root.end)
     if end != len(text):
-        raise JsonProblem("something stands after the end", text, end)
+        raise JsonProblem("text after the end", text, end)
     return root
 
 
 def _skip(text: str, at: int) -> int:
-    """Behind blanks and comments."""
+    """After blanks and comments."""
     blank = _BLANK.match(text, at)
     return blank.end() if blank else at
 
@@ -166,7 +166,7 @@ def find(node: Node, path: Path) -> Node | None:
 def put(text: str, path: Path, value: Any) -> str:
     """The text with this value at this path: replaced, or added at the end of its object or list.
 
-    Objects that are missing on the way are made. Raises JsonProblem where something else is in the way.
+    Missing objects on the path are created. Raises JsonProblem if another value is on the path.
     """
     root = parse(text)
     node = root
@@ -181,19 +181,19 @@ def put(text: str, path: Path, value: Any) -> str:
                 value = {missing: value}
             return append(text, node, None if isinstance(step, int) else step, value)
         node = node.elements[at].node
-    return replaced(text, node, value)
+    return replace(text, node, value)
 
 
 def remove(text: str, path: Path) -> str:
-    """The text without the value at this path; the same text where there is none."""
+    """The text without the value at this path; unchanged if there is none."""
     holder = find(parse(text), path[:-1])
     at = None if holder is None else _position(holder, path[-1])
     return text if holder is None or at is None else without(text, holder, at)
 
 
-def replaced(text: str, node: Node, value: Any) -> str:
-    """The text with another value in the place of this node."""
-    return text[: node.start] + rendered(text, value, _indent_at(text, node.start)) + text[node.end :]
+def replace(text: str, node: Node, value: Any) -> str:
+    """The text with another value in place of this node."""
+    return text[: node.start] + render(text, value, _indent_at(text, node.start)) + text[node.end :]
 
 
 def append(text: str, holder: Node, key: str | None, value: Any) -> str:
@@ -218,7 +218,7 @@ def append_all(text: str, holder: Node, members: Sequence[tuple[str | None, Any]
 
 
 def without(text: str, holder: Node, *positions: int) -> str:
-    """The text without some elements, their commas, and their lines where nothing else stands on them."""
+    """The text without some elements, their commas, and their lines if nothing else is on them."""
     cuts: list[tuple[int, int]] = []
     for at in positions:
         gone = holder.elements[at]
@@ -226,7 +226,7 @@ def without(text: str, holder: Node, *positions: int) -> str:
         cuts.append(
             _whole_line(text, gone.start, gone.end if has_comment or gone.comma < 0 else gone.comma + 1)
         )
-        if has_comment:  # it stands before the comma: it stays, the comma goes alone
+        if has_comment:  # before the comma: it stays, and the comma is removed alone
             cuts.append((gone.comma, gone.comma + 1))
     kept = [element for at, element in enumerate(holder.elements) if at not in positions]
     if holder.elements[-1].comma < 0 and kept and kept[-1].comma >= 0:
@@ -238,7 +238,7 @@ def without(text: str, holder: Node, *positions: int) -> str:
     return "".join([*parts, text[done:]])
 
 
-def rendered(text: str, value: Any, indent: str) -> str:
+def render(text: str, value: Any, indent: str) -> str:
     """A value as this text would write it, for a line with this indentation."""
     lines = json.dumps(value, ensure_ascii=False, indent=_unit(text)).split("\n")
     return (_newline(text) + indent).join(lines)
@@ -256,7 +256,7 @@ def _position(node: Node, step: str | int) -> int | None:
 
 
 def _first(text: str, holder: Node, members: Sequence[tuple[str | None, Any]]) -> str:
-    """The first elements of an empty object or list, each on a line of its own; what stood between stays."""
+    """The first elements of an empty object or list, each on its own line; comments in it stay."""
     outer = _indent_at(text, holder.start)
     newline = _newline(text)
     inner = outer + _unit(text)
@@ -268,7 +268,7 @@ def _first(text: str, holder: Node, members: Sequence[tuple[str | None, Any]]) -
 
 
 def _element(text: str, key: str | None, value: Any, indent: str) -> str:
-    shown = rendered(text, value, indent)
+    shown = render(text, value, indent)
     return shown if key is None else f"{json.dumps(key, ensure_ascii=False)}: {shown}"
 
 
@@ -297,13 +297,13 @@ def _breaks(text: str, start: int, end: int) -> bool:
 
 
 def _after_line(text: str, at: int) -> int:
-    """Behind a comment that ends the line; `at` itself where more than that stands there."""
-    found = _REST_OF_LINE.match(text, at)
-    return found.end() if found and found[0].strip() else at
+    """After a comment that ends the line; `at` itself if there is more on it."""
+    rest = _REST_OF_LINE.match(text, at)
+    return rest.end() if rest and rest[0].strip() else at
 
 
 def _whole_line(text: str, start: int, end: int) -> tuple[int, int]:
-    """A span widened to its lines, if nothing else stands on them; else without the blanks before it."""
+    """A span widened to its lines if nothing else is on them; else without the blanks before it."""
     first = _line_start(text, start)
     last = end
     while text[last : last + 1] in (" ", "\t"):
@@ -320,6 +320,6 @@ def _whole_line(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _unit(text: str) -> str:
-    """One step of indentation: as the first indented line has it."""
-    found = re.search(r"[\r\n]([ \t]+)[^ \t\r\n/]", text)
-    return found[1] if found else DEFAULT_INDENT
+    """One step of indentation: that of the first indented line."""
+    indent = re.search(r"[\r\n]([ \t]+)[^ \t\r\n/]", text)
+    return indent[1] if indent else DEFAULT_INDENT

@@ -17,7 +17,7 @@ EMPTY: Final = "{}\n"
 
 
 class JsonDocument(Document):
-    """The text of an `mcp.json`. Comments and trailing commas are kept. Raises Unreadable for what is no object."""
+    """Comments and trailing commas are kept. Raises Unreadable for a file that is not an object."""
 
     def __init__(self, text: str) -> None:
         self.text = text if text.strip("\ufeff \t\r\n") else text + EMPTY
@@ -35,9 +35,11 @@ class JsonDocument(Document):
             [line] = line_numbers(self.text, [(servers or root).start])
             raise Unreadable(f"line {line}: the file holds no object {SERVERS}")
         members = [] if servers is None else servers.elements
-        self._check_count([one.start for one in members])
-        lines = line_numbers(self.text, [one.start for one in members])
-        self._servers = [(one.key, one.node.value, line) for one, line in zip(members, lines, strict=True)]
+        self._check_count([member.start for member in members])
+        lines = line_numbers(self.text, [member.start for member in members])
+        self._servers = [
+            (member.key, member.node.value, line) for member, line in zip(members, lines, strict=True)
+        ]
         self.allowed = _allowed(root.value.get(OWN))
 
     def slot(self, name: str) -> ParsedEntry | None:
@@ -46,30 +48,29 @@ class JsonDocument(Document):
     def _every_slot(self) -> list[ParsedEntry]:
         return [_slot(*member) for member in self._servers]
 
-    def installed(self, *entries: Entry) -> str:
-        return _installed(self.text, entries)
+    def with_entries(self, *entries: Entry) -> str:
+        return _with_entries(self.text, entries)
 
-    def uninstalled(self, *names: str) -> str:
-        """Without every member of these names: also the duplicates, which would come to light otherwise."""
+    def without_entries(self, *names: str) -> str:
         servers = jsonc.find(jsonc.parse(self.text), [SERVERS])
         if servers is None:
             return self.text
         return jsonc.without(
-            self.text, servers, *(n for n, one in enumerate(servers.elements) if one.key in names)
+            self.text, servers, *(at for at, member in enumerate(servers.elements) if member.key in names)
         )
 
-    def enabled(self, name: str, enabled: bool) -> str:
+    def with_enabled(self, name: str, enabled: bool) -> str:
         text = self.text
         for key, off in (("enabled", False), ("disabled", True)):
             node = _member(text, name, key)
             if node is not None and (node.value == off) == enabled:
-                text = jsonc.replaced(text, node, not off if enabled else off)
+                text = jsonc.replace(text, node, not off if enabled else off)
         if not enabled and not any(_member(text, name, key) for key in ("enabled", "disabled")):
             text = jsonc.append(text, _server(text, name), "disabled", True)
         return text
 
-    def replaced(self, entry: Entry) -> str:
-        """Only the members that differ are written anew."""
+    def with_replaced(self, entry: Entry) -> str:
+        """Only the members that differ are written."""
         slot = self.slot(entry.name)
         assert slot is not None
         assert slot.entry is not None
@@ -81,12 +82,12 @@ class JsonDocument(Document):
         return text
 
 
-def _installed(text: str, entries: Sequence[Entry]) -> str:
+def _with_entries(text: str, entries: Sequence[Entry]) -> str:
     servers = jsonc.find(jsonc.parse(text), [SERVERS])
     if servers is None:
         first, *rest = entries
         text = jsonc.put(text, [SERVERS, first.name], to_object(first))
-        return _installed(text, rest) if rest else text
+        return _with_entries(text, rest) if rest else text
     return jsonc.append_all(text, servers, [(entry.name, to_object(entry)) for entry in entries])
 
 
@@ -94,17 +95,19 @@ def _with_member(text: str, name: str, key: str, value: Any) -> str:
     server = _server(text, name)
     node = jsonc.find(server, [key])
     if node is not None and value is not None:
-        return text if node.value == value else jsonc.replaced(text, node, value)
+        return text if node.value == value else jsonc.replace(text, node, value)
     if node is not None:
-        return jsonc.without(text, server, max(n for n, one in enumerate(server.elements) if one.key == key))
+        return jsonc.without(
+            text, server, max(at for at, member in enumerate(server.elements) if member.key == key)
+        )
     return text if value is None else jsonc.append(text, server, key, value)
 
 
 def _server(text: str, name: str) -> Node:
-    """The first of the name: the last one, which `find` gives, may be a duplicate."""
+    """The first of the name: `find` returns the last one, which may be a duplicate."""
     servers = jsonc.find(jsonc.parse(text), [SERVERS])
     assert servers is not None
-    return next(one.node for one in servers.elements if one.key == name)
+    return next(member.node for member in servers.elements if member.key == name)
 
 
 def _member(text: str, name: str, key: str) -> Node | None:
@@ -131,9 +134,11 @@ def _is_text(value: str) -> bool:
 
 
 def _allowed(own: Any) -> frozenset[str] | None:
-    """A list that cannot be read allows nothing: it was meant to narrow."""
+    """A list that is not valid allows nothing."""
     if not isinstance(own, dict) or "allowedCommands" not in own:
         return None
     listed = own["allowedCommands"]
-    is_sound = isinstance(listed, list) and all(isinstance(one, str) and _is_text(one) for one in listed)
-    return frozenset(listed) if is_sound else frozenset()
+    is_valid = isinstance(listed, list) and all(
+        isinstance(command, str) and _is_text(command) for command in listed
+    )
+    return frozenset(listed) if is_valid else frozenset()

@@ -1,4 +1,4 @@
-"""`mcp.md` as a registry: what it lists, and changes by the span of a line, so that every other byte stays."""
+"""`mcp.md` as a registry: its sections as entries, changed line by line; every other byte stays."""
 
 from __future__ import annotations
 
@@ -8,62 +8,63 @@ from functools import cached_property
 from perdure.registry.entry import Entry
 from perdure.registry.errors import RegistryError
 from perdure.registry.file.document import Document, ParsedEntry, line_numbers
-from perdure.registry.file.mcp_md_fields import key_of, read, written
-from perdure.registry.file.mcp_md_sections import Line, Section, newline_of, parsed
+from perdure.registry.file.mcp_md_fields import entry_lines, key_of, read_entry
+from perdure.registry.file.mcp_md_sections import Line, Section, newline_of, parse_sections
 
 TITLE = "# MCP servers"
 
 
 class MarkdownDocument(Document):
-    """The text of an `mcp.md`. Bytes that are not UTF-8 stay as they are; a section that holds some is unusable."""
+    """Bytes that are not UTF-8 stay unchanged; a section with such bytes cannot be used."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        found = parsed(text)
-        self._sections = found.servers
-        self.allowed = found.allowed
+        sections = parse_sections(text)
+        self._sections = sections.servers
+        self.allowed = sections.allowed
 
     def slot(self, name: str) -> ParsedEntry | None:
-        found = self._named.get(name)
+        sections = self._named.get(name)
         return (
-            None if found is None else _slot(self.text, found[0], *line_numbers(self.text, [found[0].start]))
+            None
+            if sections is None
+            else _slot(self.text, sections[0], *line_numbers(self.text, [sections[0].start]))
         )
 
     @cached_property
     def _named(self) -> dict[str, list[Section]]:
-        found: dict[str, list[Section]] = {}
-        for one in self._sections:
-            found.setdefault(one.name, []).append(one)
-        return found
+        sections: dict[str, list[Section]] = {}
+        for section in self._sections:
+            sections.setdefault(section.name, []).append(section)
+        return sections
 
     def _every_slot(self) -> list[ParsedEntry]:
-        starts = [one.start for one in self._sections]
+        starts = [section.start for section in self._sections]
         self._check_count(starts)
         lines = line_numbers(self.text, starts)
-        return [_slot(self.text, one, line) for one, line in zip(self._sections, lines, strict=True)]
+        return [_slot(self.text, section, line) for section, line in zip(self._sections, lines, strict=True)]
 
-    def installed(self, *entries: Entry) -> str:
+    def with_entries(self, *entries: Entry) -> str:
         newline = newline_of(self.text)
         text = self.text or TITLE + newline
         for entry in entries:
-            lines = [f"## {entry.name}", *(line for lines in written(entry).values() for line in lines)]
+            lines = [f"## {entry.name}", *(line for lines in entry_lines(entry).values() for line in lines)]
             if not text.endswith(("\n", "\r")):
                 text += newline
-            is_apart = text.endswith((newline * 2, "\ufeff" + newline)) or not text.strip("\ufeff\r\n")
-            text += ("" if is_apart else newline) + "".join(line + newline for line in lines)
+            is_separate = text.endswith((newline * 2, "\ufeff" + newline)) or not text.strip("\ufeff\r\n")
+            text += ("" if is_separate else newline) + "".join(line + newline for line in lines)
         return text
 
-    def uninstalled(self, *names: str) -> str:
-        """Without every section of these names: also the duplicates, which would come to light otherwise."""
+    def without_entries(self, *names: str) -> str:
         text = self.text
         for section in reversed(self._sections):
             if section.name in names:
                 text = text[: _start_of_removal(text, section)] + text[section.end :]
         return text
 
-    def enabled(self, name: str, enabled: bool) -> str:
+    def with_enabled(self, name: str, enabled: bool) -> str:
         section = self._section(name)
-        line = next((one for one in section.lines if key_of(one) == "enabled"), None)
+        line = next((line for line in section.lines if key_of(line) == "enabled"), None)
         word = "true" if enabled else "false"
         if line is not None:
             return self.text[: line.value_at] + word + self.text[line.value_at + len(line.value) :]
@@ -71,11 +72,11 @@ class MarkdownDocument(Document):
             return self.text
         return self._with_lines(_after(section, ("command", "url")), [f"enabled: {word}"])
 
-    def replaced(self, entry: Entry) -> str:
-        """Only the lines of keys that differ are written anew, where the first of them stood."""
+    def with_replaced(self, entry: Entry) -> str:
+        """Only the lines of keys that differ are written, in place of the first of them."""
         section = self._section(entry.name)
-        old = written(read(section.name, section.lines))
-        new = written(entry)
+        old = entry_lines(read_entry(section.name, section.lines))
+        new = entry_lines(entry)
         document = self
         for key in [*new, *(key for key in old if key not in new)]:
             if old.get(key) != new.get(key):
@@ -87,10 +88,10 @@ class MarkdownDocument(Document):
 
     def _with_key(self, name: str, key: str, lines: Sequence[str]) -> str:
         section = self._section(name)
-        there = [one for one in section.lines if key_of(one) == key]
-        text = self._with_lines(there[0].start if there else _after(section, ()), lines)
+        present = [line for line in section.lines if key_of(line) == key]
+        text = self._with_lines(present[0].start if present else _after(section, ()), lines)
         shift = len(text) - len(self.text)
-        for line in reversed(there):
+        for line in reversed(present):
             text = text[: line.start + shift] + text[line.end + shift :]
         return text
 
@@ -103,7 +104,7 @@ class MarkdownDocument(Document):
 
 
 def _slot(text: str, section: Section, line: int) -> ParsedEntry:
-    """A section as an entry, or with the reason why it is none."""
+    """A section as an entry, or with its error."""
     span = text[section.start : section.end]
     try:
         span.encode()
@@ -111,19 +112,19 @@ def _slot(text: str, section: Section, line: int) -> ParsedEntry:
         name = section.name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         return ParsedEntry(name, None, "not UTF-8", line)
     try:
-        return ParsedEntry(section.name, read(section.name, section.lines), line=line)
+        return ParsedEntry(section.name, read_entry(section.name, section.lines), line=line)
     except RegistryError as error:
         return ParsedEntry(section.name, None, error.message, line)
 
 
 def _after(section: Section, keys: Sequence[str]) -> int:
-    """Behind the last of these lines, else behind the last line with a key, else below the heading."""
-    lines: Sequence[Line] = [one for one in section.lines if key_of(one) in keys] or section.lines
+    """After the last line of these keys, else after the last line with a key, else after the heading."""
+    lines: Sequence[Line] = [line for line in section.lines if key_of(line) in keys] or section.lines
     return lines[-1].end if lines else section.body
 
 
 def _start_of_removal(text: str, section: Section) -> int:
-    """The last section of a file goes with the empty line before it."""
+    """With the last section of a file the empty line before it is removed."""
     start = section.start
     if section.end < len(text):
         return start

@@ -1,6 +1,6 @@
 """The values of `mcp.md`, from text to an entry and back.
 
-    command: python                        a text as it stands, or a JSON string where blanks or quotes matter
+    command: python                        a text, or a JSON string if blanks or quotes matter
     args: ["a", "b, c"]                    a JSON list, or the plain comma form: a, b
     env: A=1, "B=v,w"                      comma separated, repeatable; an item with a comma as a JSON string
     oauth: client_id=$ID, scopes=read write
@@ -9,7 +9,7 @@
     replay TOOL: probe OTHER {"k": "/k"}   or convergent, never
     provenance: {"catalog": …}
 
-Of a key that stands twice the first counts. A key that is none of ours is kept, and shown as unknown.
+Of a repeated key the first counts. A key of another program is kept, and reported as unknown.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _YES: Final = ("true", "yes", "on")
 _NO: Final = ("false", "no", "off")
 
 
-def read(name: str, lines: Sequence[Line]) -> Entry:
+def read_entry(name: str, lines: Sequence[Line]) -> Entry:
     """The entry of a section. Raises InvalidName or InvalidEntry with the first problem."""
     check_name(name)
     section = _Section(name, lines)
@@ -53,35 +53,35 @@ def read(name: str, lines: Sequence[Line]) -> Entry:
     return from_wire(fields)
 
 
-def written(entry: Entry) -> dict[str, list[str]]:
+def entry_lines(entry: Entry) -> dict[str, list[str]]:
     """The lines of an entry, without their endings, by key and in order; a default is not written."""
     fields = members(entry)
     fields["timeout"] = fields.pop("timeouts", None)
-    found = {key: _lines(key, fields[key]) for key in KEYS if fields.get(key) not in (None, "")}
+    lines = {key: _lines(key, fields[key]) for key in KEYS if fields.get(key) not in (None, "")}
     replay = fields.get("replay", {})
-    found["replay"] = [f"replay: {replay['mode']}"] if "mode" in replay else []
-    found |= {f"replay {tool}": [f"replay {tool}: {text}"] for tool, text in replay.get("tools", {}).items()}
+    lines["replay"] = [f"replay: {replay['mode']}"] if "mode" in replay else []
+    lines |= {f"replay {tool}": [f"replay {tool}: {text}"] for tool, text in replay.get("tools", {}).items()}
     for key, value in entry.extra.items():
-        found[key] = [
-            _unknown_line(entry.name, key, one) for one in (value if isinstance(value, list) else [value])
+        lines[key] = [
+            _unknown_line(entry.name, key, item) for item in (value if isinstance(value, list) else [value])
         ]
-    return {key: lines for key, lines in found.items() if lines}
+    return {key: texts for key, texts in lines.items() if texts}
 
 
 def key_of(line: Line) -> str:
-    """A key of ours in small letters, any other as it is written."""
+    """A known key in lower case, any other unchanged."""
     lower = line.key.lower()
     return lower if lower in KEYS else line.key
 
 
 class _Section:
-    """The lines of one section, read by key."""
+    """The lines of one section, by key."""
 
     def __init__(self, name: str, lines: Sequence[Line]) -> None:
         self.name = name
         self.lines = [(key_of(line), line.value) for line in lines]
 
-    def problem(self, problem: str, hint: str = "") -> InvalidEntry:
+    def error(self, problem: str, hint: str = "") -> InvalidEntry:
         return InvalidEntry(f"{self.name}: {problem}", entry=self.name, hint=hint)
 
     def all(self, key: str) -> Iterator[str]:
@@ -119,37 +119,37 @@ class _Section:
     def word(self, key: str, allowed: Sequence[str]) -> str | None:
         value = next(self.all(key), "").lower()
         if value and value not in allowed:
-            raise self.problem(f"{key} is not known", f"one of {', '.join(allowed)}")
+            raise self.error(f"{key} is not known", f"one of {', '.join(allowed)}")
         return value or None
 
     def flag(self, key: str, value: str) -> bool | None:
         if value and value not in (*_YES, *_NO):
-            raise self.problem(f"{key} is neither true nor false")
+            raise self.error(f"{key} is neither true nor false")
         return value in _YES if value else None
 
-    def json(self, value: str, decoder: Decoder[T], what: str, hint: str) -> T:
+    def json(self, value: str, decoder: Decoder[T], field: str, form: str) -> T:
         try:
             return decoder.decode(value)
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            raise self.problem(f"{what} is not {hint}") from None
+            raise self.error(f"{field} is not {form}") from None
 
     def pairs(self, key: str) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for value in self.all(key):
-            if value.startswith("{"):
-                pairs = [*self.json(value, _PAIRS, key, "a JSON object of texts").items()]
+        values: dict[str, str] = {}
+        for line in self.all(key):
+            if line.startswith("{"):
+                pairs = [*self.json(line, _PAIRS, key, "a JSON object of texts").items()]
             else:
-                pairs = [self.pair(key, item, is_quoted) for item, is_quoted in self.items(key, value)]
+                pairs = [self.pair(key, item, is_quoted) for item, is_quoted in self.items(key, line)]
             check_count(pairs, key, self.name)
             for name, text in pairs:
-                found.setdefault(name, text)
-        return found
+                values.setdefault(name, text)
+        return values
 
     def pair(self, key: str, item: str, is_quoted: bool) -> tuple[str, str]:
         name, equals, value = item.partition("=")
         if not equals:
             hint = f'a value with a comma as a JSON string: {key}: "NAME=a,b"'
-            raise self.problem(f"{key} holds an item without =", hint)
+            raise self.error(f"{key} holds an item without =", hint)
         return (name, value) if is_quoted else (name.strip(), value.strip())
 
     def items(self, key: str, value: str) -> Iterator[tuple[str, bool]]:
@@ -162,12 +162,12 @@ class _Section:
                 try:
                     item, at = json.JSONDecoder().raw_decode(value, at)
                 except ValueError:
-                    raise self.problem(f"{key} holds a JSON string that does not end") from None
+                    raise self.error(f"{key} holds a JSON string that does not end") from None
                 yield item, True
                 while value[at : at + 1] in (" ", "\t"):
                     at += 1
                 if value[at : at + 1] not in ("", ","):
-                    raise self.problem(f"{key} holds something between a JSON string and the next comma")
+                    raise self.error(f"{key} holds something between a JSON string and the next comma")
             else:
                 end = value.find(",", at)
                 end = len(value) if end < 0 else end
@@ -175,32 +175,32 @@ class _Section:
                 at = end + 1
 
     def tools(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {"allow": [], "deny": []}
+        names: dict[str, list[str]] = {"allow": [], "deny": []}
         for value in self.all("tools"):
             kind = ""
             for item in value.replace(";", ",").split(","):
                 name, equals, first = item.strip().partition("=")
                 if equals:
                     kind, item = name.strip(), first
-                if kind not in found:
-                    raise self.problem("tools is neither allow=… nor deny=…")
+                if kind not in names:
+                    raise self.error("tools is neither allow=… nor deny=…")
                 if not item.strip():
-                    raise self.problem(f"tools: {kind} names no tool")
-                found[kind].append(item.strip())
-        return found
+                    raise self.error(f"tools: {kind} names no tool")
+                names[kind].append(item.strip())
+        return names
 
     def timeouts(self) -> dict[str, float]:
-        found: dict[str, float] = {}
+        seconds_by_name: dict[str, float] = {}
         for value in self.all("timeout"):
             for item in filter(None, (part.strip() for part in value.split(","))):
                 name, _, seconds = item.partition("=")
                 if name.strip() not in ("startup", "call", "idle"):
-                    raise self.problem("timeout names something else than startup, call, idle")
+                    raise self.error("timeout names something else than startup, call, idle")
                 try:
-                    found.setdefault(name.strip(), float(seconds))
+                    seconds_by_name.setdefault(name.strip(), float(seconds))
                 except ValueError:
-                    raise self.problem(f"timeout {name.strip()} is not a number of seconds") from None
-        return found
+                    raise self.error(f"timeout {name.strip()} is not a number of seconds") from None
+        return seconds_by_name
 
     def replay(self) -> dict[str, Any]:
         tools: dict[str, str] = {}
@@ -210,11 +210,11 @@ class _Section:
         return {"mode": self.word("replay", ("annotations", "declared")), "tools": tools}
 
     def unknown(self) -> dict[str, Any]:
-        found: dict[str, list[str]] = {}
+        lines: dict[str, list[str]] = {}
         for key, value in self.lines:
             if key not in KEYS and not key.startswith("replay "):
-                found.setdefault(key, []).append(value)
-        return {key: values if len(values) > 1 else values[0] for key, values in found.items()}
+                lines.setdefault(key, []).append(value)
+        return {key: values if len(values) > 1 else values[0] for key, values in lines.items()}
 
 
 def _lines(key: str, value: Any) -> list[str]:
@@ -228,7 +228,7 @@ def _lines(key: str, value: Any) -> list[str]:
         case "tools":
             return [f"tools: {kind}={','.join(names)}" for kind, names in value.items()]
         case "timeout":
-            return [f"timeout: {', '.join(f'{name}={_number(one)}' for name, one in value.items())}"]
+            return [f"timeout: {', '.join(f'{name}={_number(seconds)}' for name, seconds in value.items())}"]
         case "replay":
             return []
     is_plain = value == value.strip() and not value.startswith('"')
@@ -246,7 +246,7 @@ def _pair(name: str, value: str) -> str:
 
 
 def _unknown_line(name: str, key: str, value: Any) -> str:
-    """A line of a key that is not ours. What such a line cannot hold is refused rather than lost."""
+    """A line of an unknown key. A value that no line can hold is refused."""
     text = value if isinstance(value, str) else _json(value)
     check_text(text, f"the key {key}", name)
     if not is_key(key) or key.lower() in KEYS or text != text.strip():

@@ -1,7 +1,7 @@
-"""`mcp.md` as sections and lines, each with its place in the text; what stands in fences and comments is prose.
+"""`mcp.md` as sections and lines, each with its offset; fences and HTML comments are prose.
 
-A section goes from its `## name` to the next heading of the first or second level. Lines end with \\n, \\r\\n or \\r.
-A fence or an HTML comment that is never closed hides nothing: one slip must not take the sections after it away.
+A section reaches from its `## name` to the next heading of the first or second level. Lines end with \\n, \\r\\n or \\r.
+A fence or a comment that is never closed hides nothing, so that a typo does not remove the sections after it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REPLAY: Final = re.compile(
 class Line(msgspec.Struct, frozen=True):
     """A line `key: value`, the key as it is written.
 
-    `start` and `end` are the line with its ending; the value is from `value_at` on.
+    `start` and `end` include the line ending; the value begins at `value_at`.
     """
 
     key: str
@@ -54,23 +54,23 @@ class Section(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def lines(self) -> tuple[Line, ...]:
-        """Those of the kind `key: value`. Of most sections nobody asks."""
+        """The lines `key: value`; parsed on demand, since most sections are only listed."""
         return tuple(line for row in self.rows if (line := _line(row)) is not None)
 
 
 class Sections(msgspec.Struct, frozen=True):
-    """Every server's section in order, duplicates too; and the allowed commands, None where nothing is said."""
+    """The sections of servers in order, duplicates included; and the allowed commands, None if there is no list."""
 
     servers: tuple[Section, ...]
     allowed: frozenset[str] | None
 
 
-def parsed(text: str) -> Sections:
+def parse_sections(text: str) -> Sections:
     rows = _visible(text)
     marks = [
-        (number, *found)
+        (number, *heading)
         for number, row in enumerate(rows)
-        if "#" in row.text[:4] and (found := _heading(row)) is not None
+        if "#" in row.text[:4] and (heading := _heading(row)) is not None
     ]
     servers: list[Section] = []
     allowed: frozenset[str] | None = None
@@ -89,7 +89,7 @@ def parsed(text: str) -> Sections:
 
 
 def newline_of(text: str) -> str:
-    """How this text ends its lines: as its first line does."""
+    """The line ending of the first line."""
     ending = re.search(r"\r\n|\n|\r", text)
     return ending[0] if ending else "\n"
 
@@ -103,27 +103,27 @@ def _visible(text: str) -> list[_Row]:
     """The lines without those in closed fences and comments."""
     rows = _rows(text)
     closings = _Closings(rows)
-    found: list[_Row] = []
+    visible: list[_Row] = []
     at = 0
     while at < len(rows):
         last = closings.after(at)
         if last is None:
-            found.append(rows[at])
+            visible.append(rows[at])
             at += 1
         else:
             at = last + 1
-    return found
+    return visible
 
 
 class _Closings:
-    """Where fences and comments end. What is never closed is searched for once, not from each of its openings."""
+    """Finds the end of fences and comments. A mark that is never closed is searched for once."""
 
     def __init__(self, rows: list[_Row]) -> None:
         self._rows = rows
         self._never: set[str] = set()
 
     def after(self, at: int) -> int | None:
-        """The last line of a fence or comment that begins here; None where none does, or it is never closed."""
+        """The last line of a fence or comment that begins here; None if none does, or it is never closed."""
         text = self._rows[at].text
         fence = _FENCE.fullmatch(text)
         if fence is not None and not (fence[1][0] == "`" and "`" in fence[2]):
@@ -131,7 +131,7 @@ class _Closings:
         return self._search("-->", at) if text.lstrip(" ").startswith("<!--") else None
 
     def _search(self, mark: str, start: int) -> int | None:
-        if any(mark.startswith(one) for one in self._never):
+        if any(mark.startswith(unclosed) for unclosed in self._never):
             return None
         for number in range(start, len(self._rows)):
             if _closes(mark, self._rows[number].text):
@@ -148,7 +148,7 @@ def _closes(mark: str, text: str) -> bool:
 
 
 def _heading(row: _Row) -> tuple[int, str] | None:
-    """Its level and its text, without closing marks. Without a pattern: backtracking would be quadratic in blanks."""
+    """The level and the text. Not by a pattern, whose backtracking would be quadratic in blanks."""
     shown = row.text.lstrip(" ")
     rest = shown.lstrip("#")
     level = len(shown) - len(rest)
@@ -172,8 +172,8 @@ def is_key(text: str) -> bool:
 
 
 def _commands(rows: list[_Row]) -> list[str]:
-    """One command per line; a list mark, code marks and a comment may stand around it."""
-    found = (
+    """One command per line; a list mark, code marks and a comment are stripped."""
+    words = (
         row.text.partition("#")[0].strip().removeprefix("- ").removeprefix("* ").strip(" `") for row in rows
     )
-    return [one for one in found if one and not any(c.isspace() for c in one)]
+    return [word for word in words if word and not any(c.isspace() for c in word)]

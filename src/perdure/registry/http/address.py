@@ -1,7 +1,7 @@
-"""Where a catalog is: a URL taken apart, and the rule which URLs may be used.
+"""The address of a catalog: a parsed URL, and the rule which URLs may be used.
 
-Cleartext http goes to this machine only, unless it was asked for; a host is judged by how it is written and never
-looked up (MUST 11). Credentials in a URL are taken out here and stand in no message (MUST 4).
+Cleartext http is for loopback only, unless it is allowed explicitly; a host is judged by its spelling, without a DNS lookup
+(MUST 11). Credentials are separated from the URL and appear in no message (MUST 4).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class InvalidAddress(InvalidEntry):
 
 
 class Address(msgspec.Struct, frozen=True):
-    """A URL without its credentials. `userinfo` is `user:password` and beaten by a token."""
+    """A URL without its credentials. `userinfo` is `user:password`; a token takes precedence."""
 
     scheme: str
     host: str
@@ -37,13 +37,13 @@ class Address(msgspec.Struct, frozen=True):
 
     @property
     def origin(self) -> str:
-        usual = {"https": 443, "http": 80}[self.scheme]
+        default = {"https": 443, "http": 80}[self.scheme]
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}" + ("" if self.port == usual else f":{self.port}")
+        return f"{self.scheme}://{host}" + ("" if self.port == default else f":{self.port}")
 
     @property
     def shown(self) -> str:
-        """What a message may hold of it."""
+        """What a message may show."""
         return self.origin + self.path
 
     @property
@@ -52,23 +52,23 @@ class Address(msgspec.Struct, frozen=True):
 
     @property
     def target(self) -> str:
-        """What is sent in a request line."""
+        """The target of a request line."""
         return (self.path or "/") + (f"?{urlencode(self.query, quote_via=quote)}" if self.query else "")
 
     def below(self, *parts: str, query: dict[str, str] | None = None) -> Address:
-        """A place below this one; parts are encoded, so that no name leaves its place."""
+        """An address below this one; each part is encoded, so that a name cannot change the path."""
         path = self.path.rstrip("/") + "".join(f"/{quote(part, safe='')}" for part in parts)
         return msgspec.structs.replace(self, path=path, query=tuple((query or {}).items()))
 
     def __repr__(self) -> str:
         return f"Address({self.shown!r})"
 
-    def asked(self, name: str) -> str | None:
+    def parameter(self, name: str) -> str | None:
         return next((value for key, value in self.query if key == name), None)
 
 
 def read_address(url: str) -> Address:
-    """Raises InvalidAddress for whatever is not a plain http or https URL."""
+    """Raises InvalidAddress for anything but an http or https URL."""
     if _UNFIT.search(url):
         raise InvalidAddress("the URL holds a character that no URL can hold")
     try:

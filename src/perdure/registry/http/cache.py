@@ -1,8 +1,8 @@
-"""Replies kept from one command to the next: asked again with their ETag, and used as they are while a server fails.
+"""The HTTP cache: replies are revalidated with their ETag, and used as they are while a server fails.
 
-The rules are HTTP's own: `no-store` is not kept, `stale-if-error=N` says for how long an old reply will do, and
-`must-revalidate` that it will not. A server that says nothing is covered for a day. Only "not reachable" and "busy
-or broken" are covered: a refused token stays refused, and a torn reply is told.
+`no-store` is not stored, `stale-if-error=N` limits the use of a stale reply, `must-revalidate` forbids it; without either a
+reply is used for a day. Only an unreachable server and a 5xx or busy reply are covered: a rejected token and a torn reply
+are raised.
 """
 
 from __future__ import annotations
@@ -33,45 +33,47 @@ class _CachedReply(msgspec.Struct, frozen=True):
 
 
 class CachingClient:
-    """GET with a memory. `identity` keeps the replies to different credentials apart."""
+    """`identity` separates the replies to different credentials."""
 
     def __init__(
         self,
-        fetcher: HttpClient,
+        client: HttpClient,
         identity: str,
         now: Callable[[], float] = time.time,
         shelf: Shelved | None = None,
     ) -> None:
-        self._fetcher = fetcher
+        self._client = client
         self._identity = identity
         self._now = now
         self._shelf = shelf or Shelved("reply")
-        self.stale_s: float | None = None  # the age of the oldest reply that had to do since this was made
+        self.stale_s: float | None = None  # the age of the oldest stale reply that was used
 
     def get(self, address: Address) -> Reply:
-        """The reply, whatever its status; an old one where the server fails and its time is not over."""
+        """The reply, whatever its status; a stale one if the server fails."""
         key = hashlib.sha256(f"{self._identity}\n{address.origin}{address.target}".encode()).hexdigest()
-        kept = self._load(key)
+        cached = self._load(key)
         try:
-            reply = self._fetcher.get(address, {"if-none-match": kept.etag} if kept and kept.etag else {})
+            reply = self._client.get(
+                address, {"if-none-match": cached.etag} if cached and cached.etag else {}
+            )
             if reply.status >= 500 or reply.status in BUSY:
                 expected(reply)
         except TornReply:
             raise
         except RegistryUnavailable:
-            if kept is None or not 0 <= (age := self._now() - kept.at) <= kept.stale_s:
+            if cached is None or not 0 <= (age := self._now() - cached.at) <= cached.stale_s:
                 raise
             self.stale_s = max(self.stale_s or 0.0, age)
-            return Reply(200, {}, kept.body, address)
-        if reply.status == 304 and kept is not None:
-            self._save(key, kept.etag, kept.stale_s, kept.body)
-            return Reply(200, reply.headers, kept.body, address)
+            return Reply(200, {}, cached.body, address)
+        if reply.status == 304 and cached is not None:
+            self._save(key, cached.etag, cached.stale_s, cached.body)
+            return Reply(200, reply.headers, cached.body, address)
         if reply.status == 200:
-            reply.json()  # what is not even JSON is not kept
-            self._keep(key, reply)
+            reply.json()  # a reply that is not JSON is not stored
+            self._store(key, reply)
         return reply
 
-    def _keep(self, key: str, reply: Reply) -> None:
+    def _store(self, key: str, reply: Reply) -> None:
         control = reply.headers.get("cache-control", "").lower()
         if "no-store" in control:
             return

@@ -14,7 +14,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import msgspec
 import urllib3
@@ -28,7 +28,7 @@ from perdure.registry.http.address import Address, InvalidAddress, check_address
 MAX_BYTES: Final = 8 * 1024 * 1024
 TIMEOUT_S: Final = 10.0
 MAX_REDIRECTS: Final = 5
-# A server that asks for more patience than this gets its answer later, by the user.
+# A longer Retry-After is left to the user.
 LONGEST_WAIT_S: Final = 5.0
 PIECE: Final = 64 * 1024
 BUSY: Final = (429, 503)
@@ -85,11 +85,11 @@ class HttpClient:
     def _follow(
         self, address: Address, headers: Mapping[str, str], sink: Callable[[bytes], object] | None
     ) -> Reply:
-        home, patience = address, True
+        home, may_wait = address, True
         for _ in range(MAX_REDIRECTS + 1):
             reply = self._once("GET", address, headers, None, home, sink)
-            if patience and reply.status in BUSY and (pause := retry_after(reply)) is not None:
-                patience = False
+            if may_wait and reply.status in BUSY and (pause := retry_after(reply)) is not None:
+                may_wait = False
                 if pause <= LONGEST_WAIT_S:
                     time.sleep(pause)
                     reply = self._once("GET", address, headers, None, home, sink)
@@ -164,15 +164,15 @@ class HttpClient:
         sink: Callable[[bytes], object],
         is_over: threading.Event,
     ) -> None:
-        announced = response.headers.get("content-length", "")
-        if announced.isdigit() and int(announced) > self._max_bytes:
+        length = response.headers.get("content-length", "")
+        if length.isdigit() and int(length) > self._max_bytes:
             self._too_large(address)
-        taken = 0
+        received = 0
         for piece in response.stream(PIECE):
-            taken += len(piece)
-            if taken > self._max_bytes:
+            received += len(piece)
+            if received > self._max_bytes:
                 self._too_large(address)
-            if is_over.is_set():  # nobody waits for this any more, and the sink may be closed
+            if is_over.is_set():  # the caller has given up, and the sink may be closed
                 raise TimeoutError
             sink(piece)
 
@@ -192,7 +192,7 @@ def allows_http(environ: Mapping[str, str]) -> bool:
 
 
 def expected(reply: Reply, *statuses: int) -> Reply:
-    """The reply, if it has one of these statuses; else what its status means, as an exception."""
+    """The reply, if it has one of these statuses. Raises what any other status means."""
     if reply.status in statuses:
         return reply
     shown = reply.address.shown
@@ -204,6 +204,19 @@ def expected(reply: Reply, *statuses: int) -> Reply:
     if reply.status >= 500 or reply.status in (408, 425, 429):
         raise RegistryUnavailable(f"{shown} failed ({reply.status})", hint="try again later")
     raise RegistryError(f"{shown} answered {reply.status}")
+
+
+def read_page(reply: Reply) -> tuple[list[dict[str, Any]], str]:
+    """The servers of one page, and the cursor of the next; empty at the end."""
+    page = reply.json()
+    servers = page.get("servers", False) if isinstance(page, dict) else False
+    if not isinstance(page, dict) or not isinstance(servers, list | None):
+        raise TornReply(f"{reply.address.shown} did not answer with a list of servers")
+    metadata = page.get("metadata")
+    places = (page, metadata) if isinstance(metadata, dict) else (page,)
+    cursors = (place.get(key) for place in places for key in ("nextCursor", "next_cursor"))
+    cursor = next((cursor for cursor in cursors if isinstance(cursor, str) and cursor), "")
+    return [server for server in servers or () if isinstance(server, dict)], cursor
 
 
 def retry_after(reply: Reply) -> float | None:
@@ -225,12 +238,12 @@ def _redirected(address: Address, location: str) -> Address:
     from urllib.parse import urljoin
 
     try:
-        found = read_address(urljoin(address.origin + address.target, location))
+        target = read_address(urljoin(address.origin + address.target, location))
     except (InvalidAddress, ValueError):
-        raise RegistryUnavailable(f"{address.shown} redirects to where nobody can go") from None
-    if address.scheme == "https" and found.scheme == "http":
+        raise RegistryUnavailable(f"{address.shown} redirects to an invalid address") from None
+    if address.scheme == "https" and target.scheme == "http":
         raise RegistryUnavailable(f"{address.shown} redirects to an unencrypted address")
-    return msgspec.structs.replace(found, userinfo="")
+    return msgspec.structs.replace(target, userinfo="")
 
 
 def _within(seconds: float, exchange: Callable[[threading.Event], Reply]) -> Reply:
@@ -259,21 +272,21 @@ def _within(seconds: float, exchange: Callable[[threading.Event], Reply]) -> Rep
 
 def _pool(address: Address) -> urllib3.PoolManager:
     """For https to other machines, through the proxy that the environment names."""
-    named = os.environ.get("https_proxy") or os.environ.get("HTTPS_PROXY")
-    if not named or address.is_loopback or address.scheme == "http":
+    url = os.environ.get("https_proxy") or os.environ.get("HTTPS_PROXY")
+    if not url or address.is_loopback or address.scheme == "http":
         return urllib3.PoolManager()
     from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
     if proxy_bypass_environment(address.host):
         return urllib3.PoolManager()
-    proxy = read_address(named)
+    proxy = read_address(url)
     headers = urllib3.make_headers(proxy_basic_auth=proxy.userinfo) if proxy.userinfo else None
     return urllib3.ProxyManager(proxy.origin, proxy_headers=headers)
 
 
 def _refuse(error: Exception, address: Address, timeout_s: float) -> NoReturn:
-    """Every failure on the way as one of ours. The text of a library's error is not repeated: it may quote what
-    was sent."""
+    """Raise a failure as an error of the registry. The text of a library's error is not repeated: it may quote what was
+    sent."""
     shown = address.shown
     if isinstance(error, TimeoutError | RequestTimeout):
         raise RegistryUnavailable(
@@ -281,7 +294,9 @@ def _refuse(error: Exception, address: Address, timeout_s: float) -> NoReturn:
         ) from None
     if isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
         hint = "SSL_CERT_FILE names a file of authorities to trust"
-        raise RegistryUnavailable(f"{shown} has a certificate that nobody here trusts", hint=hint) from None
+        raise RegistryUnavailable(
+            f"{shown} has a certificate that this machine does not trust", hint=hint
+        ) from None
     cause = error.args[-1] if isinstance(error, ProtocolError) and error.args else error
     if isinstance(cause, http.client.IncompleteRead | http.client.BadStatusLine | http.client.LineTooLong):
         raise TornReply(f"{shown} broke off its reply") from None

@@ -1,8 +1,8 @@
-"""A registry on the network, for a host that speaks with nothing but pipes: copied to a file by a process of its own.
+"""A registry on the network, copied to a file by a child process: the host itself makes no network requests.
 
-The host mounts what the copy says and goes on while it is renewed, at its start and every minute (with the catalog's
-ETag, so that nothing is sent twice); a changed copy is a changed file to it. Only the first time, when there is no copy
-yet, does it wait, and not for long. A catalog that cannot be reached leaves the copy as it is and is asked less often.
+The host mounts the servers of the copy. The copy is updated at the start and every minute, with the catalog's ETag; the host
+sees a changed file. It waits, briefly, only if there is no copy yet. If the catalog cannot be reached, the copy stays and is
+updated less often.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ LONGEST_S: Final = 3600.0
 
 
 def mirror_path(location: str) -> str:
-    """Where the copy of a registry lies. Its name tells nothing of the URL, which may hold a password."""
+    """The path of the copy. Its name does not reveal the URL, which may hold a password."""
     from hashlib import sha256
 
     return os.path.join(private_dir("cache"), f"registry-{sha256(location.encode()).hexdigest()[:32]}.json")
 
 
 class Mirror:
-    """The copy of one registry: made before the first mount, renewed every so often while the host runs."""
+    """The copy of one registry: created before the first mount, updated while the host runs."""
 
     def __init__(self, location: str, environ: Mapping[str, str]) -> None:
         self.path = mirror_path(location)
@@ -46,7 +46,7 @@ class Mirror:
         self._child: subprocess.Popen[bytes] | None = None
 
     def open(self) -> None:
-        """Begin to renew it; wait for the first copy, and not for long."""
+        """Start an update; wait briefly for the first copy."""
         import subprocess
 
         is_first = not os.path.exists(self.path)
@@ -58,7 +58,7 @@ class Mirror:
                 pass
 
     def tend(self) -> None:
-        """Called now and then: renew it when it is time. A catalog that fails is asked less often."""
+        """Called periodically: start an update when it is due. After failures it is due less often."""
         now = time.monotonic()
         if self._child is not None:
             code = self._child.poll()
@@ -67,7 +67,7 @@ class Mirror:
             self._child = None
             self._failures = self._failures + 1 if code else 0
             wait = min(self._every_s * 2**self._failures, max(LONGEST_S, self._every_s))
-            self._due = now + wait * random.uniform(0.9, 1.1)  # many hosts do not come at once
+            self._due = now + wait * random.uniform(0.9, 1.1)  # many hosts do not update at once
         elif now >= self._due:
             self._start()
 
@@ -79,7 +79,7 @@ class Mirror:
                 [sys.executable, "-m", "perdure.registry.http.mirror", self.path],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
-                stderr=None if self._failures == 0 else subprocess.DEVNULL,  # said once
+                stderr=None if self._failures == 0 else subprocess.DEVNULL,  # an error is printed once
                 env=self._environ,
                 start_new_session=True,
             )
@@ -90,24 +90,24 @@ class Mirror:
         assert child.stdin is not None
         try:
             with child.stdin as pipe:
-                pipe.write(self._location.encode())  # not an argument: those are for everyone to read
+                pipe.write(self._location.encode())  # not an argument, which other users can read
         except OSError:
-            pass  # it ended before it read; its exit code says so
+            pass  # it ended before it read; its exit code reports that
 
 
 def interval(environ: Mapping[str, str]) -> float:
-    """Seconds between two looks at a catalog."""
+    """Seconds between two updates."""
     try:
-        given = float(environ.get(EVERY, ""))
+        seconds = float(environ.get(EVERY, ""))
     except ValueError:
         return EVERY_S
-    return given if SHORTEST_S <= given <= LONGEST_S else EVERY_S
+    return seconds if SHORTEST_S <= seconds <= LONGEST_S else EVERY_S
 
 
 def copy(location: str, path: str, environ: Mapping[str, str]) -> None:
-    """Replace the copy in one step, if anything is different. Raises RegistryError.
+    """Replace the copy atomically if it differs; only enabled servers, since a host mounts no others.
 
-    A host mounts only what is enabled: of a whole catalog nothing else is copied.
+    Raises RegistryError.
     """
     import msgspec
 

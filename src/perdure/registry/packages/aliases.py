@@ -1,7 +1,6 @@
-"""Short names for full ones. `com.stripe/mcp` is `stripe` here, and the full name stays in its provenance.
+"""Short names of servers: `com.stripe/mcp` becomes `stripe`; the full name stays in the provenance.
 
-Of the servers in the official registry one in six shares its last word with another, so a short name is checked
-against what is there and made longer step by step.
+One in six servers of the official registry shares its last word with another, so a short name that is taken is made longer.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Final
 
-# Names that say nothing of what the server is for.
+# Last words that do not describe the server.
 GENERIC: Final = frozenset(
     {"mcp", "mcp-server", "server", "mcp-servers", "mcpserver", "mcp_server", "api", "remote"}
 )
@@ -19,13 +18,13 @@ LONGEST: Final = 40
 
 
 def short_name(full: str) -> str:
-    """The last word, or who it is from where the last word says nothing."""
+    """The last word, or the owner if the last word is generic."""
     owner, _, last = full.rpartition("/")
     return _fit(_owner(owner) if last.lower() in GENERIC and owner else last)
 
 
 def alias(full: str, taken: Collection[str]) -> str:
-    """A name that is not taken: the shortest that is free."""
+    """The shortest name that is free."""
     lower = {name.lower() for name in taken}
     return next(name for name in _candidates(full) if name.lower() not in lower)
 
@@ -43,10 +42,10 @@ def _candidates(full: str) -> Iterator[str]:
 
 
 def _owner(namespace: str) -> str:
-    """`io.github.someone` is someone; `com.stripe` is stripe."""
+    """`acme` of `io.github.acme`, `stripe` of `com.stripe`."""
     return namespace.rpartition(".")[2] or namespace
 
 
 def _fit(text: str) -> str:
-    found = re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]+", "-", text)).strip("-_")
-    return found[:LONGEST].strip("-_") or "server"
+    fitted = re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]+", "-", text)).strip("-_")
+    return fitted[:LONGEST].strip("-_") or "server"

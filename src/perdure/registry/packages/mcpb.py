@@ -53,7 +53,7 @@ class WrongHash(RegistryError):
     code = "wrong_hash"
 
 
-def fetch_bundle(bundle: Bundle, fetcher: HttpClient | None = None) -> str:
+def fetch_bundle(bundle: Bundle, client: HttpClient | None = None) -> str:
     """The folder of a bundle, fetched if it is not there yet. Raises WrongHash, NotRunnable, RegistryUnavailable."""
     home = os.path.join(data_dir(), "bundles")
     folder = os.path.join(home, bundle.sha256)
@@ -62,7 +62,7 @@ def fetch_bundle(bundle: Bundle, fetcher: HttpClient | None = None) -> str:
     os.makedirs(home, mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".new-", dir=home) as scratch:
         file = os.path.join(scratch, "bundle")
-        _fetch(bundle, file, fetcher or HttpClient(timeout_s=DOWNLOAD_S, max_bytes=MAX_BUNDLE))
+        _fetch(bundle, file, client or HttpClient(timeout_s=DOWNLOAD_S, max_bytes=MAX_BUNDLE))
         inside = os.path.join(scratch, "inside")
         _unpack(file, inside)
         try:
@@ -73,7 +73,7 @@ def fetch_bundle(bundle: Bundle, fetcher: HttpClient | None = None) -> str:
     return folder
 
 
-def _fetch(bundle: Bundle, file: str, fetcher: HttpClient) -> None:
+def _fetch(bundle: Bundle, file: str, client: HttpClient) -> None:
     digest = hashlib.sha256()
     with open(file, "xb") as out:
 
@@ -81,7 +81,7 @@ def _fetch(bundle: Bundle, file: str, fetcher: HttpClient) -> None:
             digest.update(piece)
             out.write(piece)
 
-        reply = fetcher.download(read_address(bundle.url), take)
+        reply = client.download(read_address(bundle.url), take)
         if reply.status == 404:
             raise NotRunnable(f"its bundle is gone from {reply.address.origin}")
         expected(reply, 200)

@@ -1,12 +1,12 @@
-"""`perdure registry import`: another client's servers taken into the registry; its secrets stay where they are."""
+"""`perdure registry import`: the servers of a client's file in the registry; its secrets stay in that file."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure.cli.client_option import add_client, chosen
-from perdure.cli.registry.shared import backend_of, location_of, printed, table
-from perdure.cli.registry.views import shown_place
+from perdure.cli.registry.export import public_location
+from perdure.cli.registry.shared import backend_of, location_of, print_result, table
 
 if TYPE_CHECKING:
     import argparse
@@ -33,15 +33,15 @@ def run(options: argparse.Namespace) -> int:
     report = import_from(
         client, path, backend_of(options), keep_secrets=options.keep_secrets, apply=not options.dry_run
     )
-    registry = shown_place(location_of(options))
-    printed(options, {**_plain(report), "registry": registry}, _text(report, registry))
+    registry = public_location(location_of(options))
+    print_result(options, {**_to_json(report), "registry": registry}, _text(report, registry))
     return CONFLICT if report.has_conflicts else 0
 
 
-def _plain(report: Report) -> dict[str, Any]:
+def _to_json(report: Report) -> dict[str, Any]:
     import msgspec
 
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "client": report.client,
         "file": report.file,
         "applied": report.applied,
@@ -50,7 +50,7 @@ def _plain(report: Report) -> dict[str, Any]:
         "secrets": report.secrets,
         "kept_secrets": report.kept,
     }
-    return {key: msgspec.to_builtins(value) for key, value in found.items()}
+    return {key: msgspec.to_builtins(value) for key, value in values.items()}
 
 
 def _text(report: Report, registry: str) -> str:
@@ -60,10 +60,10 @@ def _text(report: Report, registry: str) -> str:
     ]
     rows += [["note", note.name, f"{note.field}: {note.reason}"] for note in report.notes]
     rows += [
-        ["secret", one.name, f"{one.field}: stays there; here it is ${one.variable}"]
-        for one in report.secrets
+        ["secret", secret.name, f"{secret.field}: stays there; here it is ${secret.variable}"]
+        for secret in report.secrets
     ]
-    rows += [["secret", one.name, f"{one.field}: taken along as it is"] for one in report.kept]
+    rows += [["secret", secret.name, f"{secret.field}: copied as it is"] for secret in report.kept]
     if not rows:
         return "no servers there"
     return f"{table(rows)}\n{f'into {registry}' if report.applied else 'nothing is written yet'}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from perdure.cli.registry.shared import backend_of, printed, table, untrusted_registry
+from perdure.cli.registry.shared import backend_of, print_result, table, untrusted_registry
 from perdure.registry.backend import ServerRef
 
 
@@ -21,12 +21,12 @@ def run(options: argparse.Namespace) -> int:
         if refs
         else "No MCP servers in the registry. Add one: perdure registry install NAME -- COMMAND ARGS…"
     )
-    printed(options, {"servers": [{**shown(ref), "trusted": is_trusted} for ref in refs]}, text)
+    print_result(options, {"servers": [{**shown(ref), "trusted": is_trusted} for ref in refs]}, text)
     return 0
 
 
 def shown(ref: ServerRef) -> dict[str, object]:
-    found: dict[str, object] = {
+    fields: dict[str, object] = {
         "name": ref.name,
         "enabled": ref.enabled,
         "transport": ref.transport or None,
@@ -35,8 +35,8 @@ def shown(ref: ServerRef) -> dict[str, object]:
         "source": ref.source,
     }
     if ref.error:
-        found["error"] = ref.error
-    return found
+        fields["error"] = ref.error
+    return fields
 
 
 def _row(ref: ServerRef, is_trusted: bool) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from perdure.cli.registry.shared import editable_backend_of, printed
+from perdure.cli.registry.shared import editable_backend_of, print_result
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -14,5 +14,5 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     enabled = options.command_name == "enable"
     ref = editable_backend_of(options).set_enabled(options.name, enabled)
-    printed(options, {"name": ref.name, "enabled": ref.enabled}, f"{options.command_name}d {ref.name}")
+    print_result(options, {"name": ref.name, "enabled": ref.enabled}, f"{options.command_name}d {ref.name}")
     return 0
