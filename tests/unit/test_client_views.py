@@ -252,9 +252,9 @@ def test_the_old_content_is_kept_as_a_backup_for_its_owner_alone(file: File) -> 
 @CLIENT
 def test_a_diff_shows_no_secret_of_anybody(file: File) -> None:
     assert SECRET in file.before
-    assert SECRET not in masked_diff.masked(file.client, file.before)
+    assert SECRET not in masked_diff.mask_text(file.client, file.before)
     emptied = "".join(f"{line} " for line in file.before.splitlines(keepends=True))
-    assert SECRET not in masked_diff.unified(file.client, file.before, emptied, "f")
+    assert SECRET not in masked_diff.make_diff(file.client, file.before, emptied, "f")
     hidden = {"API_KEY": Template("literal-secret-of-ours"), "LEVEL": Template("literal-secret-level")}
     file.export(entry("weather", "--token", "literal-secret-arg", env=hidden), apply=False)
     assert SECRET not in file.report.diff
@@ -275,13 +275,13 @@ def test_a_diff_shows_no_secret_of_anybody(file: File) -> None:
     ],
 )
 def test_a_secret_over_several_lines_is_hidden_on_each(client: Client, text: str) -> None:
-    shown = masked_diff.masked(client, text)
+    shown = masked_diff.mask_text(client, text)
     assert SECRET not in shown
     assert shown.count("\n") == text.count("\n")
     lines = text.splitlines(keepends=True)
     for number in range(len(lines)):
         changed = "".join([*lines[:number], "# new\n" if number < 2 else "", *lines[number:]])
-        assert SECRET not in masked_diff.unified(client, text, changed, "f")
+        assert SECRET not in masked_diff.make_diff(client, text, changed, "f")
 
 
 @CLIENT

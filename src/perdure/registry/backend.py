@@ -139,7 +139,7 @@ def factory(location: str) -> Factory:
     module = BUILT_IN.get(kind)
     if module is not None:
         return _load(module)
-    registered = _registered(kind)
+    registered = _load_entry_point(kind)
     if registered is None:
         raise UnknownBackend(
             f"no registry backend for {kind or 'a file without an ending'}",
@@ -157,7 +157,7 @@ def _load(name: str) -> Factory:
     return factory
 
 
-def _registered(kind: str) -> Factory | None:
+def _load_entry_point(kind: str) -> Factory | None:
     from importlib.metadata import entry_points
 
     for point in entry_points(group=GROUP):

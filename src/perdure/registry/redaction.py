@@ -10,7 +10,7 @@ for output, or a reference to a variable (`perdure.registry.portable`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from perdure.registry.entry import Entry
@@ -227,14 +227,16 @@ def _replace_in_url(url: str, field: str, replacement: Replacement, entry: str =
     authority, slash, path = rest.partition("/")
     userinfo, at, host = authority.rpartition("@")
     parts = [literals(part, "url_key") if _is_key(part) else part for part in path.split("/")]
-    fields = [_replace_in_query(one, literals, replacement) for one in query.split("&")] if query else []
+    parameters = (
+        [_replace_in_query(item, literals, replacement) for item in query.split("&")] if query else []
+    )
     if replacement.every_literal:
         fragment = literals(fragment, "url_fragment")
     address = f"{scheme}://{literals(userinfo, 'url_userinfo')}{at}{host}{slash}{'/'.join(parts)}"
-    return f"{address}{question_mark}{'&'.join(fields)}{hash_mark}{fragment}"
+    return f"{address}{question_mark}{'&'.join(parameters)}{hash_mark}{fragment}"
 
 
-def _replace_in_query(text: str, literals: Any, replacement: Replacement) -> str:
+def _replace_in_query(text: str, literals: Callable[[str, str], str], replacement: Replacement) -> str:
     name, equals, value = text.partition("=")
     if not equals:
         return literals(text, "url_query") if replacement.every_literal else text

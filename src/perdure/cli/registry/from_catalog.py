@@ -198,7 +198,7 @@ def _report(
     came = entry.provenance or Provenance()
     checked = backend.validate(entry.name)
     notes = [*(plan.notes if plan is not None else ()), *checked.errors]
-    missing = [name for _, one in entry.templates() for name in one.unset(os.environ)]
+    missing = entry.unset(os.environ)
     about = plan.prompts if plan is not None else {}
     used = set(entry.variables())
     optional = [name for name, ask in about.items() if not ask.required and name not in used]
@@ -210,13 +210,13 @@ def _report(
         "version": came.version,
         "package": came.package,
         "variables": list(dict.fromkeys(entry.variables())),
-        "unset": list(dict.fromkeys(missing)),
+        "unset": list(missing),
         "optional": optional,
         "notes": notes,
     }
     place = place_of(backend, source)
     lines = [f"installed {entry.name} in {place}", f"  {came.name} {came.version} {came.package}".rstrip()]
-    for name in dict.fromkeys(missing):
+    for name in missing:
         said = about[name].description if name in about else ""
         lines.append(f"  set {name} before it is started" + (f": {said}" if said else ""))
     lines += [f"  {note}" for note in notes]

@@ -21,11 +21,11 @@ def run(options: argparse.Namespace) -> int:
         if refs
         else "No MCP servers in the registry. Add one: perdure registry install NAME -- COMMAND ARGS…"
     )
-    print_result(options, {"servers": [{**shown(ref), "trusted": is_trusted} for ref in refs]}, text)
+    print_result(options, {"servers": [{**_to_json(ref), "trusted": is_trusted} for ref in refs]}, text)
     return 0
 
 
-def shown(ref: ServerRef) -> dict[str, object]:
+def _to_json(ref: ServerRef) -> dict[str, object]:
     fields: dict[str, object] = {
         "name": ref.name,
         "enabled": ref.enabled,

@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
         raise Unsupported(f"{installed.name} did not come from a catalog", entry=installed.name)
     catalog = open_catalog(options.catalog or provenance.catalog, os.environ)
     try:
-        fresh = _offered(catalog, installed.name, provenance.name, "", provenance)
+        fresh = _fetch_entry(catalog, installed.name, provenance.name, "", provenance)
         is_new = fresh.provenance is not None and is_newer(installed, fresh)
         before = _installed_version(catalog, installed.name, provenance) if is_new else None
     finally:
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _offered(catalog: Catalog, name: str, full: str, version: str, provenance: Provenance) -> Entry:
+def _fetch_entry(catalog: Catalog, name: str, full: str, version: str, provenance: Provenance) -> Entry:
     offered = catalog.lookup(full, version)
     if isinstance(offered, Entry):
         offered_provenance = offered.provenance or Provenance()
@@ -77,7 +77,7 @@ def _installed_version(catalog: Catalog, name: str, provenance: Provenance) -> E
     """The installed version as the catalog has it; None if it is gone, or there are no versions."""
     try:
         return (
-            _offered(catalog, name, provenance.name, provenance.version, provenance)
+            _fetch_entry(catalog, name, provenance.name, provenance.version, provenance)
             if provenance.version
             else None
         )

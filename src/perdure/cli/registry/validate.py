@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
             "ok": all(result.ok for _, result in results),
             "servers": [_shown(name, result) for name, result in results],
         }
-    print_result(options, value, "\n".join(line for one in results for line in _lines(*one)))
+    print_result(options, value, "\n".join(line for name, result in results for line in _lines(name, result)))
     return 0 if value["ok"] else 1
 
 

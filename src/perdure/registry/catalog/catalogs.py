@@ -292,7 +292,7 @@ class ServerCard:
         return Results((_listing(record),)[:limit] if is_match else ())
 
     def lookup(self, name: str, version: str = "") -> Record:
-        """The server; an empty name stands for whichever it is."""
+        """The server of the card; an empty name matches any."""
         reply = self._client.get(self._address, {"accept": f"{CARD_TYPE}, application/json"})
         try:
             record = read_record(reply.json()) if reply.status == 200 else None

@@ -131,7 +131,7 @@ class CatalogStore:
             _set_meta(db, "etag", etag)
             _set_meta(db, "progress", "")
 
-    def unchanged(self) -> None:
+    def mark_unchanged(self) -> None:
         """Record that the catalog has not changed."""
         with self._transaction() as db:
             _set_meta(db, "synced_at", repr(time.time()))
@@ -165,7 +165,7 @@ class CatalogStore:
         )
         return [row[0] for row in rows]
 
-    def matching(self, query: str, limit: int) -> list[Row]:
+    def match(self, query: str, limit: int) -> list[Row]:
         """The hits of an FTS5 query, the best first."""
         rows = self._rows(
             "SELECT servers.name, short, status, found.rank FROM"
@@ -177,7 +177,7 @@ class CatalogStore:
         )
         return [Row(*row) for row in rows]
 
-    def containing(self, words: list[str], limit: int) -> list[Row]:
+    def match_names(self, words: list[str], limit: int) -> list[Row]:
         """Names with all of these words anywhere in them."""
         rows = self._rows(
             "SELECT servers.name, short, status, 0.0 FROM servers"
@@ -352,7 +352,7 @@ def _update(store: CatalogStore, api: OfficialApi, progress: Progress, until: fl
         is_whole = is_first and not progress.since
         page = api.page(progress.cursor, since=progress.since, etag=etag if is_whole else "")
         if page.is_unchanged:
-            store.unchanged()
+            store.mark_unchanged()
             return True
         progress = store.add_page(progress, page.records, page.cursor)
         if not page.cursor:
@@ -385,13 +385,13 @@ def search(store: CatalogStore, query: str, limit: int) -> list[Row]:
         return []
     pool = max(CANDIDATES, limit * 2)
     terms = [word for word in words if word not in _COMMON_WORDS] or words
-    rows = store.matching(" ".join(f'"{word}"*' for word in terms), pool)
+    rows = store.match(" ".join(f'"{word}"*' for word in terms), pool)
     if not rows and len(terms) > 1:
-        rows = store.matching(" OR ".join(f'"{word}"*' for word in terms), pool)
+        rows = store.match(" OR ".join(f'"{word}"*' for word in terms), pool)
     ranked = sorted(rows, key=lambda row: _rank(row, words, text))
     if len(ranked) < limit:
         names = {row.name for row in ranked}
-        ranked += [row for row in store.containing(words, pool) if row.name not in names]
+        ranked += [row for row in store.match_names(words, pool) if row.name not in names]
     return ranked[:limit]
 
 

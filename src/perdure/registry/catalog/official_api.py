@@ -8,7 +8,7 @@ import msgspec
 
 from perdure.registry.errors import NotInCatalog, RegistryError
 from perdure.registry.http.address import Address
-from perdure.registry.http.client import HttpClient, Reply, TornReply, expected, read_page
+from perdure.registry.http.client import HttpClient, Reply, TornReply, check_status, read_page
 
 OFFICIAL_URL: Final = "https://registry.modelcontextprotocol.io"
 PREFIXES: Final = ("v0.1", "v0")
@@ -50,14 +50,14 @@ class OfficialApi:
             return Page((), etag=etag, is_unchanged=True)
         if reply.status in (400, 404, 422) and (cursor or since):
             raise StaleCursor(f"{reply.address.shown} does not know this cursor ({reply.status})")
-        return _page(expected(reply, 200))
+        return _page(check_status(reply, 200))
 
     def versions(self, name: str) -> Page:
         """Every version of a server. Raises NotInCatalog."""
         reply = self._get("servers", name, "versions", query={})
         if reply.status == 404:
             raise NotInCatalog(f"{reply.address.origin} has no server {name}", entry=name)
-        return _page(expected(reply, 200))
+        return _page(check_status(reply, 200))
 
     def version(self, name: str, version: str = "latest") -> dict[str, Any]:
         """One version as it came. Raises NotInCatalog."""
@@ -65,7 +65,7 @@ class OfficialApi:
         if reply.status == 404:
             suffix = "" if version == "latest" else f" {version}"
             raise NotInCatalog(f"{reply.address.origin} has no server {name}{suffix}", entry=name)
-        record = expected(reply, 200).json()
+        record = check_status(reply, 200).json()
         if not isinstance(record, dict):
             raise TornReply(f"{reply.address.shown} did not answer with a server")
         return record

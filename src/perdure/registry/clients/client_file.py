@@ -133,7 +133,7 @@ class ClientFile:
         changed = decision.data != before
         old, new = decode(before, self.path), decode(decision.data, self.path)
         backup = _newest_backup(self.path) if applied and changed and before is not None else ""
-        diff = masked_diff.unified(self.client, old, new, self.path)
+        diff = masked_diff.make_diff(self.client, old, new, self.path)
         return Change(decision.outcome, changed, diff, backup)
 
 

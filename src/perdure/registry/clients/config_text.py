@@ -105,8 +105,8 @@ class ConfigText:
             return [*value, *members.values()] if isinstance(value, list) else {**(value or {}), **members}
 
         empty: Any = [] if self.is_list and len(path) == 1 else {}
-        meant = _changed(self.syntax.load(text), path, lambda value: put(empty if value is None else value))
-        return self._checked(self.syntax.put(text, path, members), meant)
+        meant = _change_at(self.syntax.load(text), path, lambda value: put(empty if value is None else value))
+        return self._check(self.syntax.put(text, path, members), meant)
 
     def _remove(self, text: str, path: Path, keys: Collection[Key]) -> str:
         def remove(value: Any) -> Any:
@@ -114,10 +114,10 @@ class ConfigText:
                 return [item for index, item in enumerate(value) if index not in keys]
             return {key: item for key, item in value.items() if key not in keys}
 
-        meant = _changed(self.syntax.load(text), path, remove)
-        return self._checked(self.syntax.remove(text, path, keys), meant)
+        meant = _change_at(self.syntax.load(text), path, remove)
+        return self._check(self.syntax.remove(text, path, keys), meant)
 
-    def _checked(self, text: str, meant: Any) -> str:
+    def _check(self, text: str, meant: Any) -> str:
         """The new text, if it says what was meant. An empty object of servers says the same as none."""
 
         def normal(data: Any) -> Any:
@@ -128,14 +128,14 @@ class ConfigText:
         return text
 
 
-def _changed(data: Any, path: Path, change: Callable[[Any], Any]) -> Any:
+def _change_at(data: Any, path: Path, change: Callable[[Any], Any]) -> Any:
     """The data with a changed value at a path. Only what is above the change is copied."""
     if not path:
         return change(data)
     key, *rest = path
     if isinstance(data, list):
-        return [_changed(item, tuple(rest), change) if at == key else item for at, item in enumerate(data)]
-    return {**(data or {}), key: _changed((data or {}).get(key), tuple(rest), change)}
+        return [_change_at(item, tuple(rest), change) if at == key else item for at, item in enumerate(data)]
+    return {**(data or {}), key: _change_at((data or {}).get(key), tuple(rest), change)}
 
 
 def _name_of(item: Any) -> str | None:

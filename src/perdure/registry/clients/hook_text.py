@@ -32,7 +32,7 @@ def with_hooks(text: str, entries: Mapping[str, Any], preset: Mapping[str, Any])
     text = _JSON.put(text, (), missing) if missing else text
     for event in dict.fromkeys((*events, *entries)):
         text = _with_event(text, event, entries.get(event))
-    return _checked(text, entries)
+    return _check(text, entries)
 
 
 def without_hooks(text: str) -> str:
@@ -42,7 +42,7 @@ def without_hooks(text: str) -> str:
         text = _with_event(text, event, None)
     if events and not _events(text):
         text = jsonc.remove(text, (ROOT,))
-    return _checked(text, {})
+    return _check(text, {})
 
 
 def has_hooks(text: str) -> bool:
@@ -117,7 +117,7 @@ def _append(text: str, path: Path, entry: Any) -> str:
     return jsonc.append(text, node, None, entry)
 
 
-def _checked(text: str, entries: Mapping[str, Any]) -> str:
+def _check(text: str, entries: Mapping[str, Any]) -> str:
     """The new text, if it holds exactly these of ours: a key that stands twice cannot be edited in place."""
     events = _events(text)
     for event in {*events, *entries}:

@@ -171,7 +171,7 @@ def _install(
     new = file.edit(lambda: put_entry(file.client, text, NAME, value, fields))
     after = encode(data, new, file.path) or b""
     undo = _undo(file, data, after, sidecar, is_first=value is None and not sidecar.has_hooks)
-    hashes = tuple(hash_of(one, keys) for one in (fields, value) if one is not None)
+    hashes = tuple(hash_of(entry, keys) for entry in (fields, value) if entry is not None)
     changed = msgspec.structs.replace(sidecar, installed=Claim(hashes, True), undo=undo)
     return _decision("added" if value is None else "updated", after, changed)
 

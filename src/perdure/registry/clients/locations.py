@@ -55,13 +55,13 @@ _PROJECT_HOOKS: Final = {
 def user_file(client: str, environ: Mapping[str, str], platform: str = sys.platform) -> str:
     """The client's file of this user."""
     files = _USER | (_WINDOWS if platform == "win32" else {})
-    return _existing(_expand(files[client], environ, platform))
+    return _prefer_commented(_expand(files[client], environ, platform))
 
 
 def project_file(client: str, folder: str) -> str | None:
     """The client's file of a project; None if it has none."""
     path = _PROJECT.get(client)
-    return _existing(os.path.join(folder, *path.split("/"))) if path else None
+    return _prefer_commented(os.path.join(folder, *path.split("/"))) if path else None
 
 
 def hooks_file(client: str, environ: Mapping[str, str], platform: str = sys.platform) -> str | None:
@@ -94,7 +94,7 @@ def _expand(path: str, environ: Mapping[str, str], platform: str) -> str:
     return os.path.normpath(expanded)
 
 
-def _existing(path: str) -> str:
+def _prefer_commented(path: str) -> str:
     """OpenCode also takes a `.jsonc`, which comes first if it is there."""
     with_comments = f"{path}c" if path.endswith("opencode.json") else ""
     return with_comments if with_comments and os.path.exists(with_comments) else path

@@ -23,7 +23,7 @@ CONTEXT: Final = 3
 _HIDDEN_BELOW: Final = frozenset({"env", "envs", "environment", "headers", "http_headers", "requestOptions"})
 
 
-def unified(client: Client, before: str, after: str, file: str) -> str:
+def make_diff(client: Client, before: str, after: str, file: str) -> str:
     """A unified diff; empty if nothing changes. Only the lines around the change are masked: a file can be large."""
     if before == after:
         return ""
@@ -32,8 +32,8 @@ def unified(client: Client, before: str, after: str, file: str) -> str:
     end = common_prefix(old[start:][::-1], new[start:][::-1])
     first = max(0, start - CONTEXT)
     old_last, new_last = (min(len(lines), len(lines) - end + CONTEXT) for lines in (old, new))
-    masked_old = _masked_lines(client, before, first, old_last)
-    masked_new = _masked_lines(client, after, first, new_last)
+    masked_old = _mask_lines(client, before, first, old_last)
+    masked_new = _mask_lines(client, after, first, new_last)
     lines = [f"--- {file}\n", f"+++ {file}\n"]
     matcher = SequenceMatcher(None, old[first:old_last], new[first:new_last])
     for group in matcher.get_grouped_opcodes(CONTEXT):
@@ -51,12 +51,12 @@ def unified(client: Client, before: str, after: str, file: str) -> str:
     )
 
 
-def masked(client: Client, text: str) -> str:
+def mask_text(client: Client, text: str) -> str:
     """The text with the same lines, and no value in it that may be a secret."""
-    return "".join(_masked_lines(client, text, 0, len(_lines(text))))
+    return "".join(_mask_lines(client, text, 0, len(_lines(text))))
 
 
-def _masked_lines(client: Client, text: str, first: int, last: int) -> list[str]:
+def _mask_lines(client: Client, text: str, first: int, last: int) -> list[str]:
     starts = [0, *accumulate(map(len, _lines(text)))]
     start, end = starts[first], starts[last]
     try:
@@ -79,7 +79,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _masks(client: Client, text: str, scalars: list[Scalar], inside: list[Scalar]) -> Iterator[Splice]:
-    args = dict(_masked_args(client, scalars, {scalar.path[:-1] for scalar in inside}))
+    args = dict(_mask_args(client, scalars, {scalar.path[:-1] for scalar in inside}))
     for scalar in inside:
         value = args[scalar.path] if scalar.path in args else _mask(client, scalar)
         raw = text[scalar.start : scalar.end]
@@ -98,7 +98,7 @@ def _gaps(text: str, inside: list[Scalar], start: int, end: int) -> Iterator[Spl
     yield Splice(start, end, scrub(text[start:end]))
 
 
-def _masked_args(client: Client, scalars: list[Scalar], paths: set[Path]) -> Iterator[tuple[Path, str]]:
+def _mask_args(client: Client, scalars: list[Scalar], paths: set[Path]) -> Iterator[tuple[Path, str]]:
     """Arguments are masked together: the one after `--token` is a secret."""
     lists: dict[Path, list[Scalar]] = {}
     for scalar in scalars:

@@ -40,7 +40,7 @@ class JsonDocument(Document):
         self._servers = [
             (member.key, member.node.value, line) for member, line in zip(members, lines, strict=True)
         ]
-        self.allowed = _allowed(root.value.get(OWN))
+        self.allowed = _read_allowed(root.value.get(OWN))
 
     def slot(self, name: str) -> ParsedEntry | None:
         return next((_slot(*member) for member in self._servers if member[0] == name), None)
@@ -133,7 +133,7 @@ def _is_text(value: str) -> bool:
     return True
 
 
-def _allowed(own: Any) -> frozenset[str] | None:
+def _read_allowed(own: Any) -> frozenset[str] | None:
     """A list that is not valid allows nothing."""
     if not isinstance(own, dict) or "allowedCommands" not in own:
         return None

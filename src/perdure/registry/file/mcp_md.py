@@ -24,7 +24,7 @@ class MarkdownDocument(Document):
         self.allowed = sections.allowed
 
     def slot(self, name: str) -> ParsedEntry | None:
-        sections = self._named.get(name)
+        sections = self._by_name.get(name)
         return (
             None
             if sections is None
@@ -32,7 +32,7 @@ class MarkdownDocument(Document):
         )
 
     @cached_property
-    def _named(self) -> dict[str, list[Section]]:
+    def _by_name(self) -> dict[str, list[Section]]:
         sections: dict[str, list[Section]] = {}
         for section in self._sections:
             sections.setdefault(section.name, []).append(section)
@@ -84,7 +84,7 @@ class MarkdownDocument(Document):
         return document.text
 
     def _section(self, name: str) -> Section:
-        return self._named[name][0]
+        return self._by_name[name][0]
 
     def _with_key(self, name: str, key: str, lines: Sequence[str]) -> str:
         section = self._section(name)

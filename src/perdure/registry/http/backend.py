@@ -32,7 +32,7 @@ from perdure.registry.errors import (
 )
 from perdure.registry.http.address import DEFAULT_SCOPE, Address, check_address, read_address
 from perdure.registry.http.cache import CachingClient
-from perdure.registry.http.client import HttpClient, Reply, TornReply, allows_http, expected, read_page
+from perdure.registry.http.client import HttpClient, Reply, TornReply, allows_http, check_status, read_page
 from perdure.registry.portable import check_portable
 
 TOKEN: Final = "PERDURE_REGISTRY_TOKEN"
@@ -107,7 +107,7 @@ class HttpCatalog:
     def _read_entry(self, name: str, reply: Reply) -> Entry:
         if reply.status == 404:
             raise NotInRegistry(f"{self._base.origin} has no server {name}", entry=name)
-        return self._entry(expected(reply, 200).json(), name)
+        return self._entry(check_status(reply, 200).json(), name)
 
     def load_all(self) -> list[Entry]:
         """In one request if the catalog expands its list, else one by one."""
@@ -134,7 +134,7 @@ class HttpCatalog:
         reply = self._get(SERVERS, name, "validate")
         if reply.status in (404, 405, 501):  # a catalog that does not validate
             return ValidationResult(True, warnings=warnings)
-        result = expected(reply, 200).json()
+        result = check_status(reply, 200).json()
         if not isinstance(result, dict) or not isinstance(result.get("ok"), bool):
             raise TornReply(f"{reply.address.shown} did not answer with a result")
         warnings = (*warnings, *_texts(result.get("warnings")))
@@ -204,11 +204,11 @@ class HttpCatalog:
         """404 means a catalog without this endpoint; any other failure is raised."""
         reply = self._client.get(self._address("capabilities"))
         if reply.status not in (404, 405, 501):
-            self._negotiated = _read_capabilities(expected(reply, 200))
+            self._negotiated = _read_capabilities(check_status(reply, 200))
             return self._negotiated
         reply = self._client.send("OPTIONS", self._address(SERVERS))
         if reply.status not in (404, 405, 501):
-            expected(reply, 200, 204)
+            check_status(reply, 200, 204)
         allowed = {word.strip().upper() for word in reply.headers.get("allow", "").split(",")}
         writes = {"GET", "POST", "DELETE"} <= allowed
         self._negotiated = Capabilities(supports_install=writes, supports_uninstall=writes)
@@ -230,7 +230,7 @@ class HttpCatalog:
         query = {"expand": "spec"} if expand else {}
         seen: set[str] = set()
         for _ in range(MAX_PAGES):
-            servers, cursor = read_page(expected(self._get(SERVERS, **query), 200))
+            servers, cursor = read_page(check_status(self._get(SERVERS, **query), 200))
             yield from servers
             if not cursor:
                 return
@@ -247,19 +247,19 @@ class HttpCatalog:
             capabilities.supports_uninstall if action == "uninstall" else capabilities.supports_install
         )
         if not is_supported:
-            raise self._unsupported(action, name)
+            raise self._unsupported_error(action, name)
 
     def _check_written(self, reply: Reply, name: str, action: str, *statuses: int) -> None:
         if reply.status in (405, 501):
             self.refresh_capabilities()
-            raise self._unsupported(action, name)
+            raise self._unsupported_error(action, name)
         if reply.status in (400, 413, 422):
             raise InvalidEntry(f"{self._base.origin} refuses this entry ({reply.status})", entry=name)
         if reply.status == 404:
             raise NotInRegistry(f"{self._base.origin} has no server {name}", entry=name)
-        expected(reply, *statuses)
+        check_status(reply, *statuses)
 
-    def _unsupported(self, action: str, name: str) -> Unsupported:
+    def _unsupported_error(self, action: str, name: str) -> Unsupported:
         return Unsupported(
             f"{self._base.origin} does not support: {action} a server", entry=name, hint="it is read-only"
         )

@@ -18,7 +18,7 @@ import msgspec
 from perdure.protocol.msgspec_types import prepare_type
 from perdure.registry.errors import RegistryUnavailable
 from perdure.registry.http.address import Address
-from perdure.registry.http.client import BUSY, HttpClient, Reply, TornReply, expected
+from perdure.registry.http.client import BUSY, HttpClient, Reply, TornReply, check_status
 from perdure.storage.disk_cache import Shelved
 
 STALE_S: Final = 86_400.0
@@ -57,7 +57,7 @@ class CachingClient:
                 address, {"if-none-match": cached.etag} if cached and cached.etag else {}
             )
             if reply.status >= 500 or reply.status in BUSY:
-                expected(reply)
+                check_status(reply)
         except TornReply:
             raise
         except RegistryUnavailable:

@@ -95,7 +95,7 @@ class HttpClient:
                     reply = self._once("GET", address, headers, None, home, sink)
             if reply.status not in (301, 302, 303, 307, 308) or "location" not in reply.headers:
                 return reply
-            address = check_address(_redirected(address, reply.headers["location"]), self._allow_http)
+            address = check_address(_redirect_target(address, reply.headers["location"]), self._allow_http)
         raise RegistryUnavailable(f"{home.shown} redirects without end")
 
     def send(self, method: str, address: Address, body: bytes | None = None) -> Reply:
@@ -191,7 +191,7 @@ def allows_http(environ: Mapping[str, str]) -> bool:
     return environ.get(ALLOW_HTTP) == "1"
 
 
-def expected(reply: Reply, *statuses: int) -> Reply:
+def check_status(reply: Reply, *statuses: int) -> Reply:
     """The reply, if it has one of these statuses. Raises what any other status means."""
     if reply.status in statuses:
         return reply
@@ -234,7 +234,7 @@ def retry_after(reply: Reply) -> float | None:
         return None
 
 
-def _redirected(address: Address, location: str) -> Address:
+def _redirect_target(address: Address, location: str) -> Address:
     from urllib.parse import urljoin
 
     try:

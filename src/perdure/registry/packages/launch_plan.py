@@ -133,7 +133,7 @@ class _Answers:
             if isinstance(part, Literal):
                 text = join(text, escape(part.text))
                 continue
-            answer = self._answers.get(part.variable) or self._unanswered(part.variable, is_env)
+            answer = self._answers.get(part.variable) or self._without_answer(part.variable, is_env)
             if answer is None:
                 return None
             text = join(text, answer.text)
@@ -154,7 +154,7 @@ class _Answers:
         texts = [self.text(text) for text in group.texts]
         return [text for text in texts if text is not None] if None not in texts else []
 
-    def _unanswered(self, variable: str, is_env: bool) -> Template | None:
+    def _without_answer(self, variable: str, is_env: bool) -> Template | None:
         """A default in the environment can be replaced from outside."""
         prompt = self._prompts[variable]
         if prompt.default is None:

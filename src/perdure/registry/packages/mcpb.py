@@ -23,7 +23,7 @@ import msgspec
 from perdure.registry.errors import RegistryError
 from perdure.registry.file.document import registry_error
 from perdure.registry.http.address import read_address
-from perdure.registry.http.client import HttpClient, expected
+from perdure.registry.http.client import HttpClient, check_status
 from perdure.registry.packages.launch_plan import ArgGroup, Bundle, InputPrompt, Inputs, NotRunnable, Plan
 from perdure.registry.templates import Template, escape, join
 from perdure.risk.short_text import is_secret_name
@@ -84,7 +84,7 @@ def _fetch(bundle: Bundle, file: str, client: HttpClient) -> None:
         reply = client.download(read_address(bundle.url), take)
         if reply.status == 404:
             raise NotRunnable(f"its bundle is gone from {reply.address.origin}")
-        expected(reply, 200)
+        check_status(reply, 200)
     if digest.hexdigest() != bundle.sha256:
         raise WrongHash(
             f"the bundle from {read_address(bundle.url).origin} is not the one that was published",
