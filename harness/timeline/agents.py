@@ -5,13 +5,14 @@
 
 Four histories: two and four agents, with a resident recorder and without one. In each call an agent changes files of its
 own, and files that all agents change. Every line that a call writes names the call, so the trial knows who wrote what. A
-file that some command line names is not changed by one that names nothing: names decide between open calls.
+command line names all files that it changes, or none: one that names none also changes files that others name.
 
 | law | |
 |---|---|
 | acknowledged | every hook is |
 | whose | the calls whose lines a row brings or takes are among its authors |
-| precise | a file that one open call names is of that call alone; calls that share a change were open together |
+| precise | a call that names other files only has no share in a file that some call names; calls that share a change were
+open together |
 | no loss | every line is in a row; the rows, replayed, give the tree |
 | apart | an undo of a call leaves every line of other calls, unless they share the change |
 """
@@ -80,7 +81,7 @@ class Agent:
     def call(self, number: int) -> Done:
         call = f"{self.name}-{number}"
         is_named = self.chance.random() < 0.5
-        plan = [self._draw(_NAMED if is_named else _UNNAMED) for _ in range(self.chance.randint(1, 4))]
+        plan = [self._draw(_NAMED if is_named else _SHARED) for _ in range(self.chance.randint(1, 4))]
         named = sorted({path for _, path in plan}) if is_named else []
         done = Done(call, self.name, named)
         told = tool_call(call, f"touch {' '.join(named)}" if is_named else "make")
@@ -220,11 +221,9 @@ class Team:
         begun, ended = max(one.begun for one in authors), min(one.ended for one in authors)
         if begun > ended:
             self.wrong.append(f"precise: row {row.seq} is of calls that were not open together")
-        named = [one for one in authors if row.path in one.named]
-        if len(authors) > 1 and len(named) == 1:
-            self.wrong.append(
-                f"precise: row {row.seq} of {row.path} is shared, and only {named[0].call} names it"
-            )
+        elsewhere = [one.call for one in authors if one.named and row.path not in one.named]
+        if elsewhere and any(row.path in one.named for one in authors):
+            self.wrong.append(f"precise: row {row.seq} of {row.path} is shared with {elsewhere}")
 
     def _undo_one(self, record: Record) -> None:
         """The calls of one agent, the newest first. One that collides with a later change must change nothing."""

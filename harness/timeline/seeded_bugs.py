@@ -19,7 +19,7 @@ from perdure.storage.timeline import CallRecord
 from perdure.workspace.contents import ContentStore
 from perdure.workspace.recovery import recover
 from perdure.workspace.timeline import change_rows, observation, scan
-from perdure.workspace.timeline.attribution import Author
+from perdure.workspace.timeline.attribution import Author, names
 from perdure.workspace.timeline.call_log import CallLog
 from perdure.workspace.timeline.observation import Observation
 from perdure.workspace.timeline.planner import Plan, Planner
@@ -184,6 +184,21 @@ def names_ignored() -> None:
         return Author(tuple(open_calls))
 
     replace(observation, "attribute", attribute)
+
+
+@BUGS.add("names-decide", AGENTS)
+def names_decide() -> None:
+    """A call that names nothing has no share in what another one names."""
+
+    def make(original: Function) -> Function:
+        def attribute(path: str, *args: Any) -> Author:
+            found: Author = original(path, *args)
+            naming = tuple(call for call in found.calls if names(call, path))
+            return found._replace(calls=naming or found.calls)
+
+        return attribute
+
+    wrap(observation, "attribute", make)
 
 
 @BUGS.add("left-for-later", AGENTS)

@@ -65,8 +65,17 @@ def test_several_open_calls(naming: tuple[int, ...]) -> None:
     [("dir", True), ("dir/f", True), ("dir/f/g", False), ("di", False), ("dir/", False), ("f", False)],
 )
 def test_an_input_names_the_file_or_a_folder_above_it(named: str, is_named: bool) -> None:
-    one, two = call(1, named), call(2)
-    assert attribute("dir/f", [one, two], [], NOW) == Author((one,) if is_named else (one, two))
+    one = call(1, named)
+    other = call(2, "elsewhere")
+    assert attribute("dir/f", [one, other], [], NOW) == Author((one,) if is_named else (one, other))
+
+
+def test_a_call_that_names_nothing_shares_what_another_one_names() -> None:
+    """It may have made the change. The call that names the path keeps it in its change set, whichever began first."""
+    build, edit, elsewhere = call(1), call(2, "f", command=None), call(3, "g")
+    assert attribute("f", [build, edit, elsewhere], [], NOW) == Author((edit, build))
+    assert attribute("g", [build, edit, elsewhere], [], NOW) == Author((elsewhere, build))
+    assert attribute("h", [build, edit, elsewhere], [], NOW) == Author((build, edit, elsewhere))
 
 
 def test_calls_of_own_tools_are_no_candidates() -> None:

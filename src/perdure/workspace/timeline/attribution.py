@@ -8,12 +8,13 @@ observations.
 | none | a call that ended a short while ago | that call, late |
 | none | none | another program |
 | one | | that call |
-| several | exactly one of them | that one |
-| several | several of them | all that name it: shared |
 | several | none of them | all open calls: shared |
+| several | some of them | these, and all calls that name nothing; shared where that is more than one |
 
-A shared change goes to the call that began first, with the others named. An input names a path where it names the
-file or a folder above it. Calls of Perdure's own tools are no candidates: they write their rows themselves.
+A call that names only other paths is taken at its word. One that names nothing (`make`) may have changed anything, so names
+alone cannot tell it apart from a call that names the path. A shared change is in the change set of its first author, with
+the others named: calls that name the path come first, then the order of their beginning. An input names a path where it
+names the file or a folder above it. Calls of Perdure's own tools are no candidates: they write their rows themselves.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ LATE_OTHER_US: Final = 10 * 1_000_000
 
 
 class Author(NamedTuple):
-    """`calls` is empty for another program; it has several calls where a change is shared, the oldest first."""
+    """`calls` is empty for another program. It has several calls where a change is shared; the first keeps it."""
 
     calls: tuple[CallRecord, ...] = ()
     is_late: bool = False
@@ -50,7 +51,9 @@ def attribute(
     if len(candidates) == 1:
         return Author((candidates[0],))
     naming = [call for call in candidates if names(call, path)]
-    return Author(tuple(naming or candidates))
+    if not naming:
+        return Author(tuple(candidates))
+    return Author((*naming, *(call for call in candidates if not call.paths)))
 
 
 def names(call: CallRecord, path: str) -> bool:
