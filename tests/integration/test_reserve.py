@@ -73,6 +73,20 @@ def test_every_tool_that_writes_is_refused(tools: Tools) -> None:
     assert (tools.workspace / "b.py").exists()
 
 
+@pytest.mark.parametrize("arguments", [("undo", {"change": "1"}), ("rewind", {"to": "1"})])
+def test_a_preview_lists_reserved_paths_as_conflicts(
+    tools: Tools, arguments: tuple[str, dict[str, Any]]
+) -> None:
+    assert write(tools, "bob", "a.py", "one\n")[0]
+    reserve(tools, "alice", "a.py")
+    tool, given = arguments
+    is_ok, preview = tools.use(tool, {**given, "dry_run": True}, "bob")
+    assert is_ok, preview
+    [conflict] = preview["conflicts"]
+    assert (conflict["path"], conflict["reason"], conflict["by"]) == ("a.py", "reserved", "alice")
+    assert tools.use(tool, {**given, "dry_run": True}, "alice")[1]["conflicts"] == []
+
+
 def test_all_paths_are_granted_or_none(tools: Tools) -> None:
     reserve(tools, "alice", "src/app.py")
     held = reserve(tools, "bob", "docs", "src/*.py")

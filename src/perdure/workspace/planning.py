@@ -127,7 +127,7 @@ class PlanView:
         self.claims = claims
         self.deferred = deferred
         self._check = check
-        self._check_others = check_others
+        self.check_others = check_others
         self._paths = paths
         self._client = client
         self._session = session
@@ -261,7 +261,7 @@ class PlanView:
         kind: FileKind | None = None,
     ) -> Row:
         """Plan one step of one file and write its row. `kind` is what it becomes, if that is not what it is."""
-        overridden = self._check_others(planned.path)
+        overridden = self.check_others(planned.path)
         before, kind_before = planned.now, planned.kind
         kind = kind or planned.kind
         if before is not None and not planned.changed:

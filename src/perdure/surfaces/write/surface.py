@@ -22,7 +22,13 @@ from perdure.surfaces.port import Resource, Tool
 from perdure.surfaces.write import read, reserve, timeline, transaction, undo, write
 from perdure.surfaces.write.declarations import reads, writes
 from perdure.surfaces.write.layer_tools import LAYERS
-from perdure.workspace.undo.revert import CHANGED_SINCE, LATER_EDIT, NOT_EMPTY, UNKNOWN_CONTENT
+from perdure.workspace.undo.revert import (
+    CHANGED_SINCE,
+    LATER_EDIT,
+    NOT_EMPTY,
+    RESERVED_PATH,
+    UNKNOWN_CONTENT,
+)
 from perdure.workspace.workspace import Workspace
 
 P = TypeVar("P", bound=msgspec.Struct)
@@ -324,6 +330,7 @@ UNDO_CONFLICTS: Final = {
     CHANGED_SINCE: "was created, deleted or replaced afterwards",
     NOT_EMPTY: "is a directory that has other files by now",
     UNKNOWN_CONTENT: "cannot be put back: its content before that change is not known",
+    RESERVED_PATH: "is reserved",
 }
 
 
@@ -370,6 +377,8 @@ def _undo_hint(payload: Payload) -> str | None:
     """The call that shows a conflict, does what a dry run showed, or takes the undo back."""
     if payload["conflicts"]:
         conflict = payload["conflicts"][0]
+        if conflict["reason"] == RESERVED_PATH:
+            return "next: reserve action=list   (or the same call later)"
         path = quote(conflict["path"])
         return f"next: diff path={path} from={conflict['undone']}   (or history path={path}, then restore)"
     rows, redo = payload["reverted"], " redo=true" if payload.get("redo") else ""

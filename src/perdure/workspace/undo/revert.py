@@ -44,6 +44,8 @@ NOT_EMPTY: Final = "not_empty"
 """A directory that something was put into."""
 UNKNOWN_CONTENT: Final = "former_content_unknown"
 """The store never had the content before the change, or no longer has it."""
+RESERVED_PATH: Final = "reserved"
+"""By another client."""
 LINES_MAX: Final = 10
 
 
@@ -71,6 +73,7 @@ class Reversal:
 
     `origins` are the states that files had before the first of the rows, where these are known to be all changes since:
     then a file goes there directly. `skipped_reasons` are refusals that leave a file as it is, and are no conflict.
+    In a preview a path that another client has reserved is a conflict; otherwise the call is refused.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class Reversal:
         txn: str,
         origins: Mapping[str, EntryState | None] | None = None,
         skipped_reasons: frozenset[str] = frozenset(),
+        is_preview: bool = False,
     ) -> None:
         self._workspace = workspace
         self._tree = tree
@@ -91,6 +95,7 @@ class Reversal:
         self._txn = txn
         self._origins = origins
         self._skipped_reasons = skipped_reasons
+        self._is_preview = is_preview
         self._authors = Authors(workspace.journal)
         self._conflicts: list[RowConflict] = []
         self._kept: dict[str, None] = {}
@@ -121,6 +126,8 @@ class Reversal:
         for row in rows:
             try:
                 known = self._tree.lookup_entry(row.path)
+                if self._is_preview:
+                    self._tree.check_others(row.path)
                 step = self._try(known, row, is_last=oldest[row.path] == row.seq)
             except JournalError:
                 raise
@@ -130,9 +137,12 @@ class Reversal:
             except (ToolError, StorageError) as error:
                 if is_of_system(error):
                     raise
-                reason = tool_error(error).envelope.context.get("reason", "refused")
+                context = tool_error(error).envelope.context
+                reason = context.get("reason", "refused")
                 if reason in self._skipped_reasons:
                     self._kept[row.path] = None
+                elif reason == RESERVED_PATH:
+                    self._add_conflict(row, reason, author=context["holders"][0]["client"])
                 else:
                     self._add_conflict(row, reason)
                 continue
@@ -187,8 +197,13 @@ class Reversal:
             case merge.Conflict(regions):
                 raise _Collision(LATER_EDIT, [list(region.ours) for region in regions[:LINES_MAX]])
 
-    def _add_conflict(self, row: Row, reason: str, lines: list[list[int]] | UnsetType = UNSET) -> None:
-        author: str | UnsetType = UNSET
+    def _add_conflict(
+        self,
+        row: Row,
+        reason: str,
+        lines: list[list[int]] | UnsetType = UNSET,
+        author: str | UnsetType = UNSET,
+    ) -> None:
         if reason in (LATER_EDIT, CHANGED_SINCE, NOT_EMPTY):
             last = self._workspace.journal.last_of(row.path)
             author = last.client if last is not None and last.seq > row.seq else ANOTHER_PROGRAM

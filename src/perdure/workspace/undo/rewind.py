@@ -74,6 +74,7 @@ class RewindPlan:
             txn=self._txn,
             origins=_origins(tree, rows),
             skipped_reasons=_SKIPPED,
+            is_preview=self._is_dry_run,
         )
         head, head_then = self._head, _head_then(rows)
         result = msgspec.structs.replace(

@@ -37,7 +37,9 @@ class UndoPlan:
         path = self._workspace.journal_name(selection.path) if selection.path is not None else None
         selected = select(self._workspace.journal, selection, path, self._call.session)
         op = "redo" if selection.redo else "undo"
-        reversal = Reversal(self._workspace, tree, self._call, op=op, txn=self._txn)
+        reversal = Reversal(
+            self._workspace, tree, self._call, op=op, txn=self._txn, is_preview=self._is_dry_run
+        )
         result = msgspec.structs.replace(
             reversal.run(selected.rows),
             redo=True if selection.redo else UNSET,
