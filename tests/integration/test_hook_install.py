@@ -206,3 +206,12 @@ def test_a_broken_file_is_left_alone(home: Home) -> None:
 
 def test_codex_must_trust_its_hooks_first_and_this_is_said(home: Home) -> None:
     assert "/hooks" in home("install", "codex", "--hooks", "--apply")
+
+
+def test_the_state_store_is_named_in_the_entry_and_in_the_hooks(home: Home) -> None:
+    for words in ((), ("--hooks",)):
+        home("install", "claude-code", *words, "--state", "postgresql://db.internal/agents", "--apply")
+    for name in (".claude.json", ".claude/settings.json"):
+        text = (home.root / name).read_text()
+        assert "--state" in text
+        assert "postgresql://db.internal/agents" in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ import pytest
 from write_tools import TestCall, Tools
 
 from perdure.platform.process_tree import client_process
-from perdure.workspace.reservations import access
 
 
 @pytest.fixture
@@ -122,8 +122,8 @@ def test_a_token_is_renewed_and_released_by_its_owner_alone(tools: Tools) -> Non
 
 def test_an_expired_reservation_holds_nothing(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
     token = reserve(tools, "alice", "src", ttl_s=60)["token"]
-    later = access._now() + 61 * access.SECOND
-    monkeypatch.setattr(access, "_now", lambda: later)
+    later = time.time() + 61
+    monkeypatch.setattr(time, "time", lambda: later)
     assert write(tools, "bob", "src/a.py")[0]
     assert tools.use("reserve", {"action": "list"})[1]["holders"] == []
     assert tools.use("reserve", {"action": "renew", "token": token}, "alice")[1]["status"] == "lost"

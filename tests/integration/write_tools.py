@@ -49,6 +49,7 @@ class Tools:
         durability: Durability = "journal",
         policy: Path | None = None,
         others: tuple[Path, ...] = (),
+        **more: Any,
     ) -> None:
         self.workspace = workspace
         self._roots = tuple(map(str, (workspace, *others)))
@@ -57,6 +58,7 @@ class Tools:
             surfaces=("write",),
             durability=durability,
             policy=str(policy) if policy is not None else None,
+            **more,
         )
         (self._surface,) = surfaces(settings)
         self._registry = ToolTable([self._surface])

@@ -29,7 +29,14 @@ def parse_payload(hook: bytes) -> dict[str, Any] | None:
     return payload if isinstance(payload, dict) else None
 
 
-def record(hook: bytes, client: str | None, workspace: str | None, *, tell: Callable[[str], object]) -> str:
+def record(
+    hook: bytes,
+    client: str | None,
+    workspace: str | None,
+    state: str | None = None,
+    *,
+    tell: Callable[[str], object],
+) -> str:
     """Returns what the hook prints. `tell` is given what the user should know. Raises where the hook could not be
     recorded."""
     payload = parse_payload(hook)
@@ -44,7 +51,7 @@ def record(hook: bytes, client: str | None, workspace: str | None, *, tell: Call
     place = find_project(workspace, event.project, event.cwd)
     if workspace is None and _is_too_wide(place):
         return ""
-    return reply(payload, client, _hand_over(event, place, tell))
+    return reply(payload, client, _hand_over(event, place, state, tell))
 
 
 def _is_too_wide(place: str) -> bool:
@@ -54,14 +61,16 @@ def _is_too_wide(place: str) -> bool:
     return is_wide and not is_known(place)
 
 
-def _hand_over(event: HookEvent, workspace: str, tell: Callable[[str], object]) -> HookAnswer:
+def _hand_over(
+    event: HookEvent, workspace: str, state: str | None, tell: Callable[[str], object]
+) -> HookAnswer:
     from perdure.cli.write_settings import write_settings
     from perdure.host.settings import load
     from perdure.worker.compose import open_write
     from perdure.workspace.reservations.hook_answer import handle_event
     from perdure.workspace.timeline.recorder import Recorder
 
-    settings = load({"workspace": [workspace]}, os.environ, leave_out_faults=True)
+    settings = load({"workspace": [workspace], "state": state}, os.environ, leave_out_faults=True)
     answer = HookAnswer()
     if settings.timeline.enabled or settings.reservations.mode != "off":
         service = open_write(write_settings(settings), lock_s=LOCK_S)

@@ -166,13 +166,14 @@ def _find_holders(top: str, paths: list[str]) -> list[Held]:
     from perdure.cli.write_settings import write_settings
     from perdure.host.settings import load
     from perdure.platform.process_tree import client_process
+    from perdure.worker.compose import open_write
     from perdure.workspace.reservations.access import resolve_path
 
     workspace = find_project(None, None, top)
     settings = write_settings(load({"workspace": [workspace]}, os.environ, leave_out_faults=True))
-    if not has_store(settings):
+    if not has_store(settings) and settings.reservations.scope == "workspace":
         return []
-    opened = open_for_reading(settings)
+    opened = open_for_reading(settings) if has_store(settings) else open_write(settings)
     try:
         names = [name for path in paths if (name := resolve_path(opened.roots, path))]
         owner = client_process() or ""

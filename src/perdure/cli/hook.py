@@ -49,6 +49,10 @@ def parser() -> argparse.ArgumentParser:
                 metavar="DIR",
                 help="the workspace (default: the client's project, or the one around its folder)",
             )
+        if name == "journal":
+            command.add_argument(
+                "--state", metavar="URL", help="the state store, for reservations of a whole repository"
+            )
         if name == "steer":
             command.add_argument(
                 "--server", default="perdure", help="name of Perdure's entry in the client (default: perdure)"
@@ -64,7 +68,7 @@ def main(argv: list[str]) -> int:
         return _steer(options.workspace, options.server)
     from perdure.cli.hook_journal import run
 
-    return run(options.client, options.workspace)
+    return run(options.client, options.workspace, options.state)
 
 
 def _print_settings(mode: str, client: str) -> int:

@@ -21,7 +21,7 @@ DEADLINE_S = 15.0
 """After this the client goes on without it: less than the time that the clients' entries allow."""
 
 
-def run(client: str | None, workspace: str | None) -> int:
+def run(client: str | None, workspace: str | None, state: str | None = None) -> int:
     """Hand the hook to the worker that serves the workspace; without one, record it here."""
     watchdog = Timer(DEADLINE_S, _abandon)
     watchdog.daemon = True
@@ -32,7 +32,7 @@ def run(client: str | None, workspace: str | None) -> int:
         if reply is None:
             from perdure.cli.cold_hook import record
 
-            reply = record(hook, client, workspace, tell=_tell)
+            reply = record(hook, client, workspace, state, tell=_tell)
         if reply:
             print(reply, flush=True)
     except (

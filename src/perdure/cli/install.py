@@ -46,6 +46,11 @@ def parser() -> argparse.ArgumentParser:
         help="where files may be written (default: the client's project, or here where it has none)",
     )
     parser.add_argument(
+        "--state",
+        metavar="URL",
+        help="the state store, for the entry and for its hooks (default: as the settings say)",
+    )
+    parser.add_argument(
         "--profile",
         choices=PROFILES,
         help="which tools are listed (default: core, or full for a client that searches tools; see perdure tools)",
@@ -92,6 +97,7 @@ def _install(client: Client, path: str, workspace: str, options: argparse.Namesp
         is_chosen=options.workspace is not None,
         profile=options.profile,
         is_shared=options.shared,
+        state=options.state,
     )
     server = install.install(client, path, fields, apply=options.apply)
     settings_path = settings_file_of(client, options)
@@ -103,7 +109,9 @@ def _install(client: Client, path: str, workspace: str, options: argparse.Namesp
     preset: Mapping[str, Any] = {}
     if has_hooks:
         address = hook_address() if options.shared and client.name == POSTING else None
-        hooks, preset = hook_entries(client.name, workspace if options.workspace else None, address)
+        hooks, preset = hook_entries(
+            client.name, workspace if options.workspace else None, address, options.state
+        )
     settings = install.install_settings(client, settings_path, hooks, preset, apply=options.apply)
     return ClientReport(server, settings, label)
 
@@ -124,7 +132,7 @@ def hook_address() -> str:
 
 
 def hook_entries(
-    client: str, workspace: str | None = None, address: str | None = None
+    client: str, workspace: str | None = None, address: str | None = None, state: str | None = None
 ) -> tuple[dict[str, Any], Mapping[str, Any]]:
     """Perdure's entries for each event of a client, and what its file needs beside them."""
     from shlex import join
@@ -132,7 +140,8 @@ def hook_entries(
     from perdure.hooks.clients import client_module
     from perdure.registry.clients.install import running_words
 
-    where = () if workspace is None else ("--workspace", workspace)
+    given = {"--workspace": workspace, "--state": state}
+    where = [word for name, value in given.items() if value is not None for word in (name, value)]
     module = client_module(client)
     return module.entries(
         join((*running_words(), "hook", "journal", "--client", client, *where)), address

@@ -23,7 +23,8 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     settings = worker_settings(options, "reservations")
-    holders = _holders(settings) if has_store(settings) else []
+    is_shared = settings.reservations.scope == "repository"
+    holders = _holders(settings) if has_store(settings) or is_shared else []
     if options.json:
         print_json({"holders": holders})
     elif holders:
@@ -37,10 +38,11 @@ def main(argv: list[str]) -> int:
 
 
 def _holders(settings: Settings) -> list[dict[str, Any]]:
+    from perdure.worker.compose import open_write
     from perdure.workspace.reservations.access import describe
     from perdure.workspace.reservations.rules import Held
 
-    workspace = open_for_reading(settings)
+    workspace = open_for_reading(settings) if has_store(settings) else open_write(settings)
     try:
         return [describe(Held(path, by)) for by in workspace.reservations.active() for path in by.paths]
     finally:

@@ -16,6 +16,7 @@ def write_settings(known: Settings) -> WorkerSettings:
     return WorkerSettings(
         workspaces=known.workspaces,
         surfaces=("write",),
+        state=known.state,
         policy=known.policy,
         workspace_policy=known.workspace_policy,
         user_policy=known.user_policy,

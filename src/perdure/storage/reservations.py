@@ -11,6 +11,7 @@ Mode = Literal["exclusive", "shared"]
 
 class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     """Paths that an owner holds until a time. `owner` is the client's process, or its session where no process is known.
+    `machine` is the name of its machine, where several share the book.
 
     `paths` are paths or patterns as `workspace/reservations/patterns.py` reads them. Times are in microseconds.
     """
@@ -20,6 +21,7 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     client: str
     agent: str | None = None
     turn: int | None = None
+    machine: str | None = None
     paths: tuple[str, ...]
     mode: Mode
     reason: str = ""
@@ -35,7 +37,7 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 class ReservationBook(msgspec.Struct, frozen=True):
-    """All reservations of a workspace. A token is given out once: `last_token` only grows."""
+    """All reservations of a workspace, or of a repository. A token is given out once: `last_token` only grows."""
 
     last_token: int = 0
     reservations: tuple[Reservation, ...] = ()

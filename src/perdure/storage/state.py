@@ -6,7 +6,7 @@
 A backend keeps rows and knows nothing of their meaning. Rounds of all processes follow one another, so one
 counter serves as the store's revision: it is never reused, and its order is the order of all changes.
 
-Keys, leases and once-keys are entries in spaces of their own: versioned, logged, expiring alike. A deleted
+Keys, leases, once-keys and reservations are entries in spaces of their own: versioned, logged, expiring alike. A deleted
 entry stays as a tombstone without a value, so that its version goes on.
 """
 
@@ -17,7 +17,7 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-Space = Literal["key", "lease", "once"]
+Space = Literal["key", "lease", "once", "reservations"]
 Name = tuple[Space, str, str]
 """Space, namespace, key."""
 

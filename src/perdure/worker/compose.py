@@ -88,6 +88,7 @@ def open_write(settings: Settings, *, is_read_only: bool = False, lock_s: float 
         ),
         is_read_only=is_read_only,
         lock_s=lock_s,
+        open_state=lambda: open_backend(settings.state, is_read_only=is_read_only),
     )
 
 

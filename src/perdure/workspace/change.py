@@ -91,7 +91,7 @@ class Change(Job):
         workspace, call = self._workspace, self._call
         self.seqs, self._changes = [], []  # a round may be staged again
         claims = workspace.committer.claims
-        others = WriteCheck(workspace.reservations, workspace.journal, call)
+        others = WriteCheck(workspace.reservations, workspace.journal, call, self.deferred)
         tree = PlanView(
             workspace.roots,
             workspace.store,
@@ -112,7 +112,9 @@ class Change(Job):
                     self.result = known
                     return
             self.result = self._plan.stage(tree)
-            workspace.reservations.reserve_changed(call, (known.path for known in tree.changed()))
+            workspace.reservations.reserve_changed(
+                call, (known.path for known in tree.changed()), self.deferred
+            )
             if others.warnings:
                 self.result["warnings"] = [*self.result.get("warnings", []), *others.warnings]
             self._saved = self._record(tree)

@@ -36,7 +36,7 @@ from perdure.workspace.paths.roots import Roots
 from perdure.workspace.planning import Sighting, canonical
 from perdure.workspace.policy import DEFAULT, Policy
 from perdure.workspace.recovery import recover
-from perdure.workspace.reservations.access import Reservations
+from perdure.workspace.reservations.access import OpenState, open_reservations
 from perdure.workspace.reservations.settings import ReservationSettings
 from perdure.workspace.retention import RetentionTask
 from perdure.workspace.retention_limits import Keep
@@ -76,11 +76,12 @@ class Workspace:
         *,
         is_read_only: bool = False,
         lock_s: float = LOCK_S,
+        open_state: OpenState | None = None,
     ) -> Workspace:
         """The workspace of these folders (absolute paths), recovered. Relative paths, and the store, belong to the first.
 
         With `is_read_only` nothing is created, recovered or retired, and no lock is taken. `lock_s` is how long a commit
-        waits for another process."""
+        waits for another process. `open_state` opens the state store, for reservations of a whole repository."""
         from perdure.storage.sqlite.journal import (
             SqliteJournal,  # a worker that lists its tools needs no database
         )
@@ -94,6 +95,7 @@ class Workspace:
             settings,
             is_read_only=is_read_only,
             lock_s=lock_s,
+            open_state=open_state,
         )
 
     def __init__(
@@ -105,6 +107,7 @@ class Workspace:
         *,
         is_read_only: bool,
         lock_s: float,
+        open_state: OpenState | None = None,
     ) -> None:
         self.strict = settings.strict
         self.policy = settings.policy
@@ -121,7 +124,10 @@ class Workspace:
             opened.callback(self.roots.close)
             self.journal = open_journal()
             opened.callback(self.journal.close)
-            self.reservations = Reservations(self.journal, settings.reservations)
+            self.reservations = open_reservations(
+                self.journal, settings.reservations, roots[0], self.folder, open_state
+            )
+            opened.callback(self.reservations.close)
             self.blobs = Blobs(os.path.join(self.folder, "blobs"), is_read_only=is_read_only)
             opened.callback(self.blobs.close)
             if not is_read_only and not self.journal.rows(Filter(), 1):

@@ -62,6 +62,7 @@ def own_fields(
     is_chosen: bool = False,
     profile: Profile | None = None,
     is_shared: bool = False,
+    state: str | None = None,
 ) -> dict[str, Any]:
     """The entry that starts Perdure with these words, in the client's own form; in a chosen workspace or where it fits.
 
@@ -76,7 +77,8 @@ def own_fields(
         "anywhere": ("--workspace", workspace),
     }[way]
     mode = ("attach", "--start") if is_shared else ("run",)
-    command, *args = [Template.literal(word) for word in (*words, *mode, *listed, *start)]
+    kept = () if state is None else ("--state", state)
+    command, *args = [Template.literal(word) for word in (*words, *mode, *listed, *kept, *start)]
     try:
         fields = encode_entry(client, Entry(name=NAME, command=command, args=tuple(args))).fields
     except Unrepresentable as error:

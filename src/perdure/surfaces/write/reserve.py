@@ -61,7 +61,7 @@ class ReservePlan:
 
     def stage(self, tree: PlanView) -> dict[str, Any]:
         try:
-            answer = self._change_book()
+            answer = self._reservations.planned(tree.deferred, self._given.action, self._change_book)
         except TooManyReservations:
             raise refuse(
                 "quota_exceeded",

@@ -7,16 +7,21 @@ where the settings say so.
 
 from __future__ import annotations
 
-from typing import Any, Final
+import logging
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from perdure.protocol.calls import Call, LocalCall
-from perdure.storage.journal import Journal, Row
+from perdure.storage.errors import StateError
+from perdure.storage.journal import Filter, Journal, Row
 from perdure.storage.reservations import Notice
+from perdure.storage.timeline import CallRecord
 from perdure.text.printable import make_printable
 from perdure.workspace.planning import PlanView
-from perdure.workspace.reservations.access import resolve_path, sentence
+from perdure.workspace.reservations.access import has_notices, resolve_path, sentence
+from perdure.workspace.reservations.rules import Held
 from perdure.workspace.timeline.event import HookAnswer, HookEvent
 from perdure.workspace.timeline.recorder import Recorder
 from perdure.workspace.undo.changes import newest_first
@@ -24,26 +29,54 @@ from perdure.workspace.undo.result import check_applies
 from perdure.workspace.undo.revert import Reversal, commit_reversal
 from perdure.workspace.workspace import Workspace, new_transaction_id
 
+log = logging.getLogger(__name__)
+
+ENDS: Final = ("after_tool", "failed_tool")
 ENDED_CALLS: Final = 50
+MOST_ROWS: Final = 10_000
 PATHS_TOLD: Final = 10
+
+T = TypeVar("T")
 
 
 def handle_event(workspace: Workspace, recorder: Recorder, event: HookEvent) -> HookAnswer:
-    """Record an event, and say what the client is to be told. A refused call is not recorded: it does not run."""
-    if event.kind == "before_tool" and (refusal := _refuse(workspace, event)):
-        return HookAnswer(refusal=refusal)
+    """Record an event, and say what the client is to be told. A refused call is not recorded: it does not run. Reservations
+    that cannot be reached keep no call from running."""
+    call = recorder.calls.find_open(event) if event.kind in ENDS else None
+    try:
+        if event.kind == "before_tool" and (refusal := _refuse(workspace, event)):
+            return HookAnswer(refusal=refusal)
+    except StateError as error:
+        log.warning("reservations were not checked before a call: %s", error.detail)
     recorder.handle(event)
     if event.process is None:
         return HookAnswer()
-    process = event.process
+    try:
+        return HookAnswer(notice="\n".join(_use_book(workspace, event, event.process, call)))
+    except StateError as error:
+        log.warning("reservations were not checked after a call: %s", error.detail)
+        is_call = event.kind in ENDS and event.host is None
+        return HookAnswer(notice=f"reservations were not checked: {error.detail}" if is_call else "")
+
+
+def _use_book(workspace: Workspace, event: HookEvent, process: str, call: CallRecord | None) -> list[str]:
+    """What the agent is told after an event was recorded."""
+    reservations = workspace.reservations
     if event.kind == "session_end":
-        workspace.committer.transact(lambda: workspace.reservations.release_all(process))
-    if event.kind not in ("after_tool", "failed_tool") or event.host is not None:
-        return HookAnswer()
-    notices = _tell_owners(workspace, event, process) if event.own_tool is None else []
-    if any(notice.owner == process for notice in workspace.journal.reservation_book().notices):
-        notices += workspace.committer.transact(lambda: workspace.reservations.take_notices(process))
-    return HookAnswer(notice="\n".join(notices))
+        _update(workspace, lambda: reservations.release_all(process))
+    if event.kind not in ENDS or event.host is not None:
+        return []
+    book = reservations.active_book()
+    notices: list[str] = []
+    if event.own_tool is None and book.reservations:
+        notices = _tell_owners(workspace, event, process, call)
+    if has_notices(book, owner := reservations.owner_of_process(process)):
+        notices += _update(workspace, lambda: reservations.take_notices(owner))
+    return notices
+
+
+def _update(workspace: Workspace, work: Callable[[], T]) -> T:
+    return work() if workspace.reservations.is_shared else workspace.committer.transact(work)
 
 
 def _refuse(workspace: Workspace, event: HookEvent) -> str:
@@ -58,39 +91,84 @@ def _refuse(workspace: Workspace, event: HookEvent) -> str:
     return ""
 
 
-def _tell_owners(workspace: Workspace, event: HookEvent, process: str) -> list[str]:
-    """A call that changed what others hold: they are told at their next call. Returns what its own agent is told."""
-    rows = _rows_of_call(workspace.journal, event)
+def _tell_owners(workspace: Workspace, event: HookEvent, process: str, call: CallRecord | None) -> list[str]:
+    """A call that changed what others hold: they are told at their next call. Returns what its own agent is told. A change
+    that the owner's own call may have made is told, but not put back."""
+    call = call or _find_ended(workspace.journal, event)
+    if call is None or workspace.reservations.settings.mode == "off":
+        return []
+    made = _rows_of_call(workspace.journal, call)
+    book, owner = workspace.reservations.active_book(), workspace.reservations.owner_of_process(process)
     held = [
         one
-        for path in dict.fromkeys(row.path for row in rows)
-        for one in workspace.reservations.find_blocking(path, process)
+        for path in dict.fromkeys(row.path for row, _ in made)
+        for one in workspace.reservations.blocking_in(book, path, owner)
     ]
     if not held:
         return []
     then = ""
     if workspace.reservations.settings.shell == "restore":
-        paths = {one.path for one in held}
-        then = _put_back(workspace, event, [row for row in rows if row.path in paths])
-    call = make_printable((event.command or event.tool or "a call")[:200])
+        then = _restore(workspace, event, held, made)
+    shown = make_printable((event.command or event.tool or "a call")[:200])
     notices = [
         Notice(
             one.by.owner,
-            f"{make_printable(one.path)}, which you reserved, was changed by {event.client}: {call}{then}",
+            f"{make_printable(one.path)}, which you reserved, was changed by {event.client}: {shown}{then}",
         )
         for one in held
     ]
-    workspace.committer.transact(lambda: workspace.reservations.add_notices(notices))
+    _update(workspace, lambda: workspace.reservations.add_notices(notices))
     return [f"this call changed a reserved file: {sentence(one)}{then}" for one in held[:PATHS_TOLD]]
 
 
-def _rows_of_call(journal: Journal, event: HookEvent) -> list[Row]:
-    if not journal.reservation_book().reservations:
-        return []
+def _find_ended(journal: Journal, event: HookEvent) -> CallRecord | None:
     for call in journal.ended_calls(ENDED_CALLS):
         if (call.session, call.call_id, call.tool) == (event.session, event.call_id, event.tool):
-            return journal.transaction(call.txn) if call.txn is not None and call.seq is not None else []
-    return []
+            return call
+    return None
+
+
+def _rows_of_call(journal: Journal, call: CallRecord) -> list[tuple[Row, tuple[str, ...]]]:
+    """The rows that a call made or may have made, oldest first, each with the names of the calls that share it. A part of a
+    change begins with a row that names them."""
+    name = call.call_id or str(call.id)
+    rows: list[tuple[Row, tuple[str, ...]]] = []
+    sharers: dict[str | None, tuple[str, ...]] = {}
+    for row in reversed(journal.rows(Filter(since=call.begun), MOST_ROWS)):
+        if "call" in row.detail:
+            told = row.detail["call"]
+            sharers[row.txn] = tuple(told.get("shared_with", ()))
+            if row.txn != call.txn and sharers[row.txn]:
+                sharers[row.txn] = (told.get("call_id", ""), *sharers[row.txn])
+        others = sharers.get(row.txn, ())
+        if row.op == "native" and (row.txn == call.txn or name in others):
+            rows.append((row, tuple(other for other in others if other != name)))
+    return rows
+
+
+def _restore(
+    workspace: Workspace, event: HookEvent, held: list[Held], made: list[tuple[Row, tuple[str, ...]]]
+) -> str:
+    """Put back what no call of an owner can have made. Returns what is said of it."""
+    journal, reservations = workspace.journal, workspace.reservations
+    calls = [*journal.open_calls(), *journal.ended_calls(ENDED_CALLS)]
+    processes = {known.call_id or str(known.id): known.process for known in calls}
+    owners = {one.path: {other.by.owner for other in held if other.path == one.path} for one in held}
+
+    def is_foreign(path: str, sharers: tuple[str, ...]) -> bool:
+        known = [processes.get(name) for name in sharers]
+        return all(
+            process is not None and reservations.owner_of_process(process) not in owners[path]
+            for process in known
+        )
+
+    rows = [row for row, sharers in made if row.path in owners and is_foreign(row.path, sharers)]
+    rows = [row for row in rows if journal.undone_by(row.seq) is None]
+    if not rows:
+        return (
+            "; it was not put back: a call of the owner may have made the change, or it was put back already"
+        )
+    return _put_back(workspace, event, rows)
 
 
 def _put_back(workspace: Workspace, event: HookEvent, rows: list[Row]) -> str:

@@ -11,6 +11,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from perdure.storage.reservations import Mode, Notice, Reservation, ReservationBook
+from perdure.workspace.errors import WorkspaceError
 from perdure.workspace.reservations.patterns import covers, overlap
 
 MOST_RESERVATIONS: Final = 1000
@@ -22,6 +23,7 @@ class Request(NamedTuple):
     client: str
     agent: str | None
     turn: int | None
+    machine: str | None
     paths: tuple[str, ...]
     mode: Mode
     reason: str
@@ -34,7 +36,7 @@ class Held(NamedTuple):
     by: Reservation
 
 
-class TooManyReservations(Exception):
+class TooManyReservations(WorkspaceError):
     """The book is full."""
 
 

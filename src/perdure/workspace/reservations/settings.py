@@ -12,3 +12,5 @@ class ReservationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     """`automatic`: the first write to a file reserves it for a while."""
     shell: Literal["tell", "restore"] = "tell"
     """`restore`: what a shell command changed under another client's reservation is put back."""
+    scope: Literal["workspace", "repository"] = "workspace"
+    """`repository`: kept in the state store, for all clones of the repository that use the same one."""

@@ -65,7 +65,7 @@ class Recorder:
         self._settings = settings or workspace.timeline
         self._clock = clock
         self._coverage = Coverage(self._settings, workspace.roots.protection.private)
-        self._calls = CallLog(workspace.journal, workspace.roots, clock)
+        self.calls = CallLog(workspace.journal, workspace.roots, clock)
         self._lock_path = os.path.join(workspace.folder, "observation.lock")
         self._tracked = TrackedFiles(workspace.journal)
         self._watch = watch
@@ -88,14 +88,14 @@ class Recorder:
             case "after_tool" | "failed_tool":
                 self._end(event)
             case "prompt":
-                self._observe(after=lambda: self._calls.begin_turn(event))
+                self._observe(after=lambda: self.calls.begin_turn(event))
             case "batch_end":
-                if self._calls.has_open(event):
-                    self._observe(after=lambda: self._calls.abandon(event, whole_session=False))
+                if self.calls.has_open(event):
+                    self._observe(after=lambda: self.calls.abandon(event, whole_session=False))
             case "agent_stop":
-                self._observe(after=lambda: self._calls.abandon(event, whole_session=False))
+                self._observe(after=lambda: self.calls.abandon(event, whole_session=False))
             case "session_start" | "session_end":
-                self._observe(after=lambda: self._calls.abandon(event, whole_session=True))
+                self._observe(after=lambda: self.calls.abandon(event, whole_session=True))
 
     def observe(self) -> None:
         """Record what changed since the last observation. Not on the commit thread, which it waits for."""
@@ -103,27 +103,27 @@ class Recorder:
             self._observe()
 
     def _begin(self, event: HookEvent) -> None:
-        if not event.may_change_files or (event.host is not None and self._calls.has_hook(event)):
+        if not event.may_change_files or (event.host is not None and self.calls.has_hook(event)):
             return
-        call = self._calls.new_call(event)
+        call = self.calls.new_call(event)
         if event.own_tool is not None:  # it writes its own rows
             self._workspace.committer.transact(lambda: self._journal.begin_call(call))
         else:
             self._observe(after=lambda: self._journal.begin_call(call))
 
     def _end(self, event: HookEvent) -> None:
-        if not event.may_change_files or (event.host is not None and self._calls.has_hook(event)):
+        if not event.may_change_files or (event.host is not None and self.calls.has_hook(event)):
             return
         if event.own_tool is not None:
-            self._workspace.committer.transact(lambda: self._calls.link_own_rows(event))
+            self._workspace.committer.transact(lambda: self.calls.link_own_rows(event))
             return
 
         def begin_unseen() -> None:
             """The hook before the call did not come, or failed: what changed since the last observation is its."""
-            if self._calls.find_open(event) is None:
-                self._journal.begin_call(self._calls.new_call(event))
+            if self.calls.find_open(event) is None:
+                self._journal.begin_call(self.calls.new_call(event))
 
-        self._observe(before=begin_unseen, after=lambda: self._calls.end(event))
+        self._observe(before=begin_unseen, after=lambda: self.calls.end(event))
 
     # --- observing -----------------------------------------------------------------------------------------
 
@@ -198,7 +198,7 @@ class Recorder:
         unneeded = observation.record()
         if after is not None:
             after()
-        self._calls.give_up_dead()
+        self.calls.give_up_dead()
         return unneeded
 
     @contextmanager
