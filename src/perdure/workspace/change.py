@@ -115,6 +115,7 @@ class Change(Job):
             workspace.reservations.reserve_changed(
                 call, (known.path for known in tree.changed()), self.deferred
             )
+            others.take_notices()
             if others.warnings:
                 self.result["warnings"] = [*self.result.get("warnings", []), *others.warnings]
             self._saved = self._record(tree)

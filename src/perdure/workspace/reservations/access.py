@@ -254,6 +254,15 @@ class WriteCheck:
                 self._tell_recent(path)
         return self._checked[path]
 
+    def take_notices(self) -> None:
+        """Once nothing of the change is refused: a refusal has no warnings, and what was taken would be lost."""
+        reservations = self._reservations
+        owner = reservations.owner_of(self._call)
+        if self._book is not None and has_notices(self._book, owner):
+            self.warnings += reservations.planned(
+                self._deferred, "notices", lambda: reservations.take_notices(owner)
+            )
+
     def _overridden(self, path: str) -> tuple[int, ...]:
         reservations = self._reservations
         if reservations.settings.mode == "off":
@@ -261,10 +270,6 @@ class WriteCheck:
         owner = reservations.owner_of(self._call)
         if self._book is None:
             self._book = reservations.planned_book(self._deferred)
-            if has_notices(self._book, owner):
-                self.warnings += reservations.planned(
-                    self._deferred, "notices", lambda: reservations.take_notices(owner)
-                )
         if not self._book.reservations:
             return ()
         holders = reservations.blocking_in(self._book, path, owner)
