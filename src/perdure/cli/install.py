@@ -61,6 +61,8 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     command = parser()
     options = command.parse_args(argv)
+    if options.shared and options.state is not None:
+        command.error("--state: with --shared it is perdure serve that has the state store, by its settings")
     if not options.clients and not options.all:
         return list_clients(command, options)
     workspace = os.path.realpath(options.workspace or ".")
