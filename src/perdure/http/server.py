@@ -182,7 +182,7 @@ class Request:
     async def end(self) -> None:
         self._connection.send(h11.EndOfMessage())
 
-    # --- what became of it -----------------------------------------------------------------------------------
+    # --- delivery --------------------------------------------------------------------------------------------
 
     @property
     def lost(self) -> asyncio.Future[None]:

@@ -60,7 +60,7 @@ def strict_object(raw: bytes | msgspec.Raw) -> dict[str, Any]:
     except ValueError:
         found = None
     if found is None:
-        # It is read once more to say what is wrong with it.
+        # Parsed again by the slower parser, whose error says where the fault is.
         if not isinstance(_strict(bytes(raw)), dict):
             raise _refuse("not_an_object", "the arguments must be one JSON object.")
         raise _refuse("not_json", "the arguments are not valid JSON.")
@@ -68,7 +68,7 @@ def strict_object(raw: bytes | msgspec.Raw) -> dict[str, Any]:
 
 
 def _member(raw: msgspec.Raw) -> Any:
-    """Text is by far the most of what is sent: it is read by the fastest reader, which is as strict."""
+    """Most arguments are text: decoded by the fastest decoder, which is as strict."""
     if bytes(memoryview(raw)[:1]) == b'"':
         try:
             return _text.decode(raw)
@@ -274,7 +274,7 @@ _names_of: dict[int, tuple[shapes.StructType, Names]] = {}
 
 
 def _names(declared: shapes.StructType) -> Names:
-    """Its fields, and which other names they go by. Worked out once: what is declared stays as it is."""
+    """The fields of a struct and their other names. Cached: declarations do not change."""
     known = _names_of.get(id(declared))
     if known is not None and known[0] is declared:
         return known[1]
@@ -355,7 +355,7 @@ def _listed(words: Sequence[object], last: str = "or") -> str:
 
 
 def _value(declared: shapes.Type, value: Any, where: str, roots: tuple[str, ...], faults: _Faults) -> Any:
-    """The value as it was declared; what is wrong with it goes to `faults`."""
+    """The value converted to its declared type. Errors are added to `faults`."""
     match declared:
         case shapes.Metadata(type=inner, extra=extra):
             style = (extra or {}).get("path")

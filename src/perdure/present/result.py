@@ -100,7 +100,7 @@ def _error_text(envelope: Envelope) -> str:
     context = envelope.context
     facts: dict[str, Any] = {
         "draft": envelope.draft,
-        # Only what is kept and counted can be tried too often.
+        # Only a payload that is kept has a retry budget.
         "retry_budget": envelope.retry_budget
         if envelope.draft and envelope.error != "invalid_input"
         else None,
@@ -192,7 +192,7 @@ def _builtins(value: object) -> Any:
 
 
 def _listed(value: Any) -> Any:
-    """JSON has one kind of sequence, so what is sent and what is written as text must not differ in it."""
+    """Tuples as lists: JSON has one kind of sequence, and the structured content must equal the text."""
     match value:
         case dict():
             return {key: _listed(item) if isinstance(item, _NESTED) else item for key, item in value.items()}

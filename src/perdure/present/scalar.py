@@ -20,7 +20,7 @@ Place = Literal["atom", "line", "cell"]
 ABSENT: Final = "-"
 ELLIPSIS: Final = "…"
 
-# What is printable and yet written otherwise; the backslash first, since it is in all the others.
+# Printable characters that are escaped; the backslash first, since every escape contains one.
 _MARKS: Final = (("\\", "\\\\"), ('"', '\\"'), ("|", "\\u007c"))
 _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -78,7 +78,7 @@ def escaped(value: str) -> str:
 
 
 def one_line(value: str) -> str:
-    """A sentence as it reads, on one line: only what is not printable is escaped."""
+    """A sentence on one line: only characters that are not printable are escaped."""
     return value if value.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in value)
 
 

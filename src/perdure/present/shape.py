@@ -86,7 +86,7 @@ class Shape(msgspec.Struct, frozen=True, eq=False):
     A tool whose payload may tell a failure (a state tool's status) has `failure`, which finds it: from the payload and
     the arguments of the call.
 
-    Each is itself and equal to no other, so what was worked out for it once is found again at once.
+    Compared by identity, so that results computed for it can be cached.
     """
 
     summary: str | Callable[[Payload], str]

@@ -227,7 +227,7 @@ def tool_error(error: ToolError | StorageError | OSError) -> ToolError:
 
 
 def is_of_system(error: ToolError | StorageError) -> bool:
-    """Whether an error tells of a system that failed, and not of what was found at a path."""
+    """Whether an error is a failure of the system, not a property of a path."""
     number = tool_error(error).envelope.context.get("errno")
     return number is not None and number not in _OF_THE_PATH
 

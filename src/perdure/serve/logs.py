@@ -1,4 +1,4 @@
-"""What libraries log, on the same console as everything else: they must not wait for a reader either."""
+"""Log records of libraries, on the console of the host, which never waits for a reader of standard error."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class ToConsole(logging.Handler):
         self._console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        said = {"logger": record.name, "message": record.getMessage()[:MOST_TEXT]}
+        fields = {"logger": record.name, "message": record.getMessage()[:MOST_TEXT]}
         if record.exc_info is not None and record.exc_info[0] is not None:
-            # The text of an exception may hold what must not be logged; its kind and place do not.
+            # The message of an exception may contain a secret; its type and place do not.
             frames = traceback.extract_tb(record.exc_info[2])[-MOST_FRAMES:]
-            said["error"] = record.exc_info[0].__name__
-            said["place"] = " > ".join(f"{frame.name}:{frame.lineno}" for frame in frames)
-        self._console.say(LEVELS.get(record.levelname, "warning"), "log", said)
+            fields["error"] = record.exc_info[0].__name__
+            fields["place"] = " > ".join(f"{frame.name}:{frame.lineno}" for frame in frames)
+        self._console.say(LEVELS.get(record.levelname, "warning"), "log", fields)
 
 
 def to_console(console: Console) -> None:

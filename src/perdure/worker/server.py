@@ -205,7 +205,7 @@ class Server:
         try:
             work()
         except BaseException as error:
-            # A call without an answer: the host finds out by the end of the process what became of it.
+            # The call has no answer. After the end of this process the host probes for its outcome.
             self._diagnostics.unexpected("call", error)
             os._exit(1)
 

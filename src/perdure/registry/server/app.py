@@ -1,10 +1,10 @@
-"""What a catalog server answers: a request goes in, a response comes out; no socket is seen here.
+"""The routes of a catalog server, from a request to a response, without a socket.
 
     /capabilities /mcp-servers[/NAME[/validate]]                the tiered catalog
     /v0.1/servers[/NAME/versions[/VERSION]], the same at /v0    the official read API
 
-Whoever writes shows the token. Where the server is not on this machine alone, whoever reads shows it, too. Only
-references are served: what a literal value hides stays here.
+Writing needs the token. Reading needs it too where the server listens beyond this machine. Only references are served,
+never a literal value that may be a secret.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class Refused(Exception):
 
 
 def document(request: Request, make: Callable[[], Any], methods: list[str] | None = None) -> Response:
-    """What is read, or 304 where the reader has it already."""
+    """The document, or 304 where the client has it already."""
     if request.method not in ("GET", "HEAD"):
         raise Refused(405, "not here", allow=", ".join(methods or ["GET", "HEAD"]))
     body = msgspec.json.encode(make())

@@ -120,7 +120,7 @@ class TieredView:
 
 
 def _shown_ref(ref: ServerRef) -> dict[str, Any]:
-    """Without its source: where a file lies on this machine is nobody else's business."""
+    """Without its source: paths of this machine are not served."""
     found: dict[str, Any] = {
         "name": ref.name,
         "description": ref.description,
