@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
-from perdure.risk import gate
+from perdure.risk import engine
 from perdure.risk.scanner import Scanner
 from perdure.storage.disk_cache import Shelved
 
@@ -20,7 +20,7 @@ def _files() -> dict[str, bytes]:
     with (
         tempfile.TemporaryDirectory() as home,
         patch.dict(os.environ, PERDURE_HOME=home),
-        patch.object(gate, "shelf", Shelved("gate")),
+        patch.object(engine, "cache", Shelved("gate")),
     ):
         Scanner()
         return {path.name: path.read_bytes() for path in Path(home, "cache").iterdir()}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 
-from perdure.risk.candidates import STRETCH, TIERS, Candidate, apart
+from perdure.risk.candidates import STRETCH, TIERS, Candidate, drop_overlaps
 
 
 def place(start: int, end: int, *, rank: int = 1, generic: bool = False) -> Candidate:
     return Candidate(start, end, "rule", "kind", "generic" if generic else "precise", 0, rank)
 
 
-def plainly_apart(found: list[Candidate]) -> list[Candidate]:
+def drop_overlaps_by_definition(found: list[Candidate]) -> list[Candidate]:
     """The same by its definition: the best first, then each that touches none of the kept."""
     kept: list[Candidate] = []
     for each in sorted(found, key=lambda one: (TIERS[one.tier], -one.rank, one.start - one.end, one.start)):
@@ -22,14 +22,14 @@ def plainly_apart(found: list[Candidate]) -> list[Candidate]:
 
 def test_the_better_tier_stays_then_the_higher_rank_then_the_longer_one() -> None:
     sure, unsure = place(5, 9), place(0, 30, rank=90, generic=True)
-    assert apart([unsure, sure]) == [sure]
-    assert apart([place(0, 9), place(5, 20, rank=2)]) == [place(5, 20, rank=2)]
-    assert apart([place(0, 4), place(2, 20)]) == [place(2, 20)]
+    assert drop_overlaps([unsure, sure]) == [sure]
+    assert drop_overlaps([place(0, 9), place(5, 20, rank=2)]) == [place(5, 20, rank=2)]
+    assert drop_overlaps([place(0, 4), place(2, 20)]) == [place(2, 20)]
 
 
 def test_a_place_that_only_a_dropped_one_touched_stays() -> None:
     left, middle, right = place(0, 10), place(8, 20, rank=2), place(18, 30, rank=3)
-    assert apart([left, middle, right]) == [left, right]
+    assert drop_overlaps([left, middle, right]) == [left, right]
 
 
 def test_what_stays_is_the_same_as_by_the_definition() -> None:
@@ -43,4 +43,4 @@ def test_what_stays_is_the_same_as_by_the_definition() -> None:
                 place(start, start + length, rank=chance.randrange(4), generic=chance.random() < 0.5)
             )
         found.sort(key=lambda one: one.start)
-        assert apart(found) == plainly_apart(found)
+        assert drop_overlaps(found) == drop_overlaps_by_definition(found)

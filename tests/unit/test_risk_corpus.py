@@ -7,19 +7,34 @@ import pytest
 from harness.corpora.benign_corpus import hard_negatives
 from harness.corpora.secret_corpus import positives
 from perdure import risk
-from perdure.risk import assignments, tokens
+from perdure.risk import tokens
+from perdure.risk.rules import FORMATS, load_rules
 
 SEED = 20
 SAMPLES = list(positives(SEED, each=3))
 
 
 def test_the_rules_are_many_and_each_has_one_name() -> None:
-    marked = {(token.rule, token.kind) for token in tokens.tokens()}
-    named = {(rule.rule, rule.kind) for rules in assignments.vendors().rules.values() for rule in rules}
-    rules = [rule for rule, _ in marked | named]
-    assert len(rules) == len(set(rules))
-    assert len(marked) >= 200
-    assert {kind for _, kind in marked | named} <= risk.settings.FAMILIES
+    names = [name for _, name in load_rules()]
+    assert len(names) == len(set(names)) >= 600
+    assert {kind for kind, _ in load_rules()} <= risk.settings.FAMILIES
+
+
+@pytest.mark.parametrize("name", [name for _, name in load_rules()])
+def test_a_rule_finds_its_example_and_not_its_counterexample(name: str) -> None:
+    (rule,) = (rule for (_, known), rule in load_rules().items() if known == name)
+    found, missed = (
+        {finding.rule for finding in risk.scan(text.replace("·", "")).findings}
+        for text in (rule.example, rule.counterexample)
+    )
+    assert name in found
+    assert name not in missed
+
+
+def test_the_files_of_the_rules_hold_no_token_that_a_scanner_would_report() -> None:
+    for path in FORMATS.glob("*.toml"):
+        precise = [finding for finding in risk.scan(path.read_text()).findings if finding.tier == "precise"]
+        assert precise == [], path
 
 
 def test_nearly_every_secret_of_the_corpus_is_found() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from harness.corpora.secret_corpus import filled
 from perdure import risk
-from perdure.risk import checksum
+from perdure.risk import checksums
 
 CHANCE = random.Random(4)
 TOKEN = "ghp_" + filled(CHANCE, "%n36")
@@ -97,7 +97,7 @@ def test_what_a_person_made_up_is_no_token(text: str) -> None:
 
 def test_a_right_checksum_outweighs_a_made_up_look() -> None:
     body = b"abcdefghijklmnopqrstuvwxyzabcd"
-    proved = b"ghp_" + body + checksum.base62(zlib.crc32(body))
+    proved = b"ghp_" + body + checksums.base62(zlib.crc32(body))
     assert rules(proved.decode()) == ["ghp"]
     assert rules(f"ghp_{body.decode()}abcdef") == []
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from perdure.risk import gate
-from perdure.risk.gate import Entry
+from perdure.risk import engine
+from perdure.risk.candidates import Entry
+from perdure.risk.engine import Prefilter
 from perdure.storage.disk_cache import Shelved
 from perdure.storage.user_dirs import write_private
 
-pytest.importorskip("hyperscan")
 ENTRIES = [Entry(b"alpha"), Entry(b"Beta", True)]
 TEXT = b"an alpha, a BETA"
 HITS = [(0, 3), (1, 12)]
@@ -21,49 +21,51 @@ HITS = [(0, 3), (1, 12)]
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
-    monkeypatch.setattr(gate, "shelf", Shelved("gate"))
+    monkeypatch.setattr(engine, "cache", Shelved("gate"))
     return tmp_path / "cache"
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     made: list[int] = []
-    compiled = gate._compiled
+    compile_patterns = engine.compile_patterns
 
-    def noted(hyperscan: object, entries: list[Entry]) -> object:
-        made.append(len(entries))
-        return compiled(hyperscan, entries)
+    def count(patterns: list[bytes], flags: list[int]) -> object:
+        made.append(len(patterns))
+        return compile_patterns(patterns, flags)
 
-    monkeypatch.setattr(gate, "_compiled", noted)
+    monkeypatch.setattr(engine, "compile_patterns", count)
     return made
 
 
-def test_a_gate_is_compiled_once(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prefilter_is_compiled_once(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = counted(monkeypatch)
     for _ in range(3):
-        assert list(gate.build(ENTRIES, "hyperscan").hits(TEXT)) == HITS
+        assert list(Prefilter(ENTRIES).hits(TEXT)) == HITS
     assert made == [2]
     (file,) = kept.iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
-    assert list(gate.build(ENTRIES[:1], "hyperscan").hits(TEXT)) == HITS[:1]
+    assert list(Prefilter(ENTRIES[:1]).hits(TEXT)) == HITS[:1]
     assert made == [2, 1]
 
 
 @pytest.mark.parametrize("damage", [b"", b"short", b"x" * 500])
 def test_a_damaged_one_is_compiled_again(kept: Path, monkeypatch: pytest.MonkeyPatch, damage: bytes) -> None:
-    gate.build(ENTRIES, "hyperscan")
+    Prefilter(ENTRIES)
     (file,) = kept.iterdir()
     file.write_bytes(damage)
     made = counted(monkeypatch)
-    assert list(gate.build(ENTRIES, "hyperscan").hits(TEXT)) == HITS
-    assert list(gate.build(ENTRIES, "hyperscan").hits(TEXT)) == HITS
+    assert list(Prefilter(ENTRIES).hits(TEXT)) == HITS
+    assert list(Prefilter(ENTRIES).hits(TEXT)) == HITS
     assert made == [2]
 
 
-def test_what_is_whole_and_not_a_gate_is_compiled_again(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gate.build(ENTRIES, "hyperscan")
+def test_what_is_whole_and_not_a_database_is_compiled_again(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Prefilter(ENTRIES)
     (file,) = kept.iterdir()
     Shelved("gate").save(file.name.removeprefix("gate-"), b"something else")
-    assert list(gate.build(ENTRIES, "hyperscan").hits(TEXT)) == HITS
+    assert list(Prefilter(ENTRIES).hits(TEXT)) == HITS
 
 
 def test_where_nothing_can_be_kept_it_is_compiled_each_time(
@@ -71,8 +73,8 @@ def test_where_nothing_can_be_kept_it_is_compiled_each_time(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "file"))
-    monkeypatch.setattr(gate, "shelf", Shelved("gate"))
-    assert list(gate.build(ENTRIES, "hyperscan").hits(TEXT)) == HITS
+    monkeypatch.setattr(engine, "cache", Shelved("gate"))
+    assert list(Prefilter(ENTRIES).hits(TEXT)) == HITS
 
 
 def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:

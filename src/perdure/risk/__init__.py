@@ -4,7 +4,7 @@
     redact(text, report)         the text with every secret replaced
     longest_line(text)           in characters
 
-The rules are tables (`formats/`), compiled at the first scan.
+The rules are data (`formats/*.toml`), compiled at the first scan.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from perdure.risk.report import Action, Excess, Finding, Report
+from perdure.risk.report import Action, Excess, Finding, Report, redact
 from perdure.risk.settings import DEFAULT, ExtraPattern, Limits, RiskSettings, Thresholds
 
 __all__ = [
@@ -32,39 +32,32 @@ __all__ = [
 ]
 
 
-# What looks and what it knows is loaded at the first scan: an import of this package costs next to nothing.
+# Engine and rules are loaded at the first scan: importing this package costs next to nothing.
 
 
 def scan(text: str, settings: RiskSettings = DEFAULT) -> Report:
     """What would get this text rejected, and where."""
-    return _examine()(text, settings)
+    return _assess()(text, settings)
 
 
 @functools.cache
-def _examine() -> Callable[[str, RiskSettings], Report]:
-    from perdure.risk.examine import examine
+def _assess() -> Callable[[str, RiskSettings], Report]:
+    from perdure.risk.assessment import assess
 
-    return examine
-
-
-def redact(text: str, report: Report) -> str:
-    """The text with every place of its report replaced by a marker that names the rule."""
-    from perdure.risk.redaction import redacted
-
-    return redacted(text, report)
+    return assess
 
 
 def longest_line(text: str) -> int:
     """How many characters the longest line has. A scan only tells lines that are too long, which takes less time."""
-    from perdure.risk.shape import longest_line
+    from perdure.risk.text_shape import longest_line
 
     return longest_line(text)
 
 
 def check(settings: RiskSettings) -> None:
     """Compile the patterns of a policy now, so that a bad one is an error when the policy is read."""
-    from perdure.risk.examine import extra_patterns
-    from perdure.risk.extra import finder
+    from perdure.risk.assessment import extra_patterns
+    from perdure.risk.custom_patterns import compile_custom
 
     if settings.extend_patterns:
-        finder(extra_patterns(settings))
+        compile_custom(extra_patterns(settings))

@@ -1,7 +1,7 @@
 """Values assigned to something called a password, a key, a token: in programs, settings, headers, logs.
 
 A vendor's name close before the assignment and the vendor's shape of value make it precise; otherwise a value
-that looks random warns. The word that names the secret is what the gate finds; the rest is decided here.
+that looks random warns. The engine finds the word that names the secret; the rest is decided here.
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ import functools
 import re
 from typing import Final, Literal, NamedTuple
 
-from perdure.risk import randomness, template, trie
-from perdure.risk.candidates import Candidate
-from perdure.risk.formats import keyed
-from perdure.risk.gate import Entry
-from perdure.risk.tokens import rows
-from perdure.risk.values import DIGIT, NO_DIGITS, random_value
+from perdure.risk import randomness, rules
+from perdure.risk.candidates import Candidate, Entry
+from perdure.risk.randomness import DIGIT, NO_DIGITS, random_value
+from perdure.risk.word_trie import word_pattern
 
 # The words that name a secret. Those that begin other words count only where they end.
 WORDS: Final = (
@@ -72,7 +70,7 @@ WEAK_END: Final = re.compile(
 BEARER: Final = re.compile(rb"(?i)\bbearer[ =:\"'`\\]{1,5}\Z")
 PASSWORD: Final = re.compile(rb"(?i)passw|pwd|passphrase")
 # A UUID names things more often than it hides them.
-UUID: Final = re.compile(template.UUID.encode() + rb"\Z")
+UUID: Final = re.compile(rules.UUID.encode() + rb"\Z")
 UUID_NAME: Final = re.compile(
     rb"(?i)api[_\- .]?(?:key|token)|secret|(?:access|auth)[_\- .]?(?:key|token)|passw"
 )
@@ -110,7 +108,7 @@ class Keyed(NamedTuple):
 
 @functools.cache
 def _shape(shape: str) -> re.Pattern[bytes]:
-    return re.compile("|".join(template.pattern(pieces) for pieces in template.parse(shape)).encode())
+    return re.compile("|".join(rules.pattern(pieces) for pieces in rules.parse(shape)).encode())
 
 
 class Vendors(NamedTuple):
@@ -122,15 +120,15 @@ class Vendors(NamedTuple):
 def vendors() -> Vendors:
     """The table of vendors, by the words that name them."""
     by_word: dict[bytes, list[Keyed]] = {}
-    for rule, kind, (words, shape) in rows(keyed.KEYED):
-        known = Keyed(rule, kind, shape)
-        for word in words.split("|"):
-            for spelt in {word, word.replace("_", "")}:
-                by_word.setdefault(spelt.encode(), []).append(known)
-    long = trie.pattern(word for word in by_word if len(word) > SHORT_WORD)
-    short = trie.pattern(word for word in by_word if len(word) <= SHORT_WORD)
-    found = b"(?<![a-z])(?=(" + long + b")|(" + short + b")(?![a-z]))"
-    return Vendors(re.compile(found), {word: tuple(rules) for word, rules in by_word.items()})
+    for (kind, name), rule in rules.load_rules().items():
+        known = Keyed(name, kind, rule.format)
+        for word in rule.names:
+            for spelling in {word, word.replace("_", "")}:
+                by_word.setdefault(spelling.encode(), []).append(known)
+    long = word_pattern(word for word in by_word if len(word) > SHORT_WORD)
+    short = word_pattern(word for word in by_word if len(word) <= SHORT_WORD)
+    pattern = b"(?<![a-z])(?=(" + long + b")|(" + short + b")(?![a-z]))"
+    return Vendors(re.compile(pattern), {word: tuple(keyed) for word, keyed in by_word.items()})
 
 
 @functools.lru_cache(maxsize=1024)
@@ -223,7 +221,7 @@ class Assignments:
         if means == "weak" or made_up or (UUID.match(value) and not UUID_NAME.search(name)):
             return None
         least = PASSWORD_LENGTH if means == "password" else SECRET_LENGTH
-        if not is_many and not random_value(value, least=least, made_up=made_up):
+        if not is_many and not random_value(value, least=least, is_made_up=made_up):
             return None
         self._found += 1
         self._read = high
@@ -238,11 +236,11 @@ class Assignments:
             named[word] = name_end
         if not named:
             return None
-        rules = vendors().rules
+        by_word = vendors().rules
         for word in [word for word, at in named.items() if at < first - CONTEXT]:
             del named[word]
         for word in named:
-            for rule in rules[word]:
+            for rule in by_word[word]:
                 if rule.fits(value):
                     return rule
         return None

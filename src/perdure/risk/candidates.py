@@ -1,11 +1,12 @@
-"""Confirmed places in the bytes of a text, and which of them stay where they overlap."""
+"""What the engine looks for, confirmed places in the bytes of a text, and which of them stay where they overlap."""
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -13,6 +14,20 @@ from perdure.risk.report import Tier
 
 TIERS: Final = {"precise": 0, "generic": 1, "hint": 2}
 STRETCH: Final = 4_096
+
+
+class Entry(NamedTuple):
+    """A literal, and the pattern of fixed `width` with it (`lead` before it); "" for the literal alone."""
+
+    literal: bytes
+    caseless: bool = False
+    trigger: str = ""
+    lead: int = 0
+    width: int = 0
+
+    @property
+    def pattern(self) -> bytes:
+        return self.trigger.encode() or re.escape(self.literal)
 
 
 class Candidate(msgspec.Struct, frozen=True, gc=False):
@@ -30,7 +45,7 @@ class Candidate(msgspec.Struct, frozen=True, gc=False):
 Confirm = Callable[[bytes, int], Candidate | None]
 
 
-def apart(found: list[Candidate]) -> list[Candidate]:
+def drop_overlaps(found: list[Candidate]) -> list[Candidate]:
     """Of places that overlap, the one of the better tier, the higher rank, the greater length."""
     if all(before.end <= after.start for before, after in pairwise(found)):
         return found
@@ -42,7 +57,7 @@ def apart(found: list[Candidate]) -> list[Candidate]:
 
 
 class _Taken:
-    """What is taken of the text, by short stretches, so that neither a look nor an entry costs more in a long text."""
+    """The taken places by short stretches of the text: a search costs no more in a long text."""
 
     def __init__(self) -> None:
         self._stretches: dict[int, list[tuple[int, int]]] = {}

@@ -9,10 +9,9 @@ from typing import Final
 
 import msgspec
 
-from perdure.risk import examples
 from perdure.risk.candidates import Candidate
+from perdure.risk.randomness import EXAMPLE_CLAIMS, random_value, usable_password
 from perdure.risk.report import Tier
-from perdure.risk.values import random_value, usable_password
 
 JWT: Final = re.compile(
     rb"(?<![A-Za-z0-9_.-])(eyJ[A-Za-z0-9_-]{8,4000})\.([A-Za-z0-9_-]{4,8000})(?:\.([A-Za-z0-9_-]{10,2000})){1,3}"
@@ -40,7 +39,7 @@ def jwt(data: bytes, at: int) -> Candidate | None:
 
 def _example(payload: bytes) -> bool:
     claims = _decoded(payload)
-    return any(claim in claims for claim in examples.EXAMPLE_CLAIMS)
+    return any(claim in claims for claim in EXAMPLE_CLAIMS)
 
 
 def _json(part: bytes) -> dict[str, object] | None:

@@ -1,6 +1,6 @@
 """Personal data: e-mail addresses, social security numbers, payment cards, bank accounts, phone numbers.
 
-They are shapes without a mark, so the gate looks for a short pattern and the place is read around it. They are `low`,
+They are shapes without a mark, so the engine looks for a short pattern and the place is read around it. They are `low`,
 and an address in a licence is no leak: they block only where a call asks for that. An address or a number that is an
 example looks like a real one and counts as one.
 """
@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from perdure.risk import checksum
-from perdure.risk.candidates import Candidate, Confirm
-from perdure.risk.gate import Entry
+from perdure.risk import checksums
+from perdure.risk.candidates import Candidate, Confirm, Entry
 
 EMAIL: Final = re.compile(
     rb"[A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9-])"
@@ -65,7 +64,7 @@ def _card(found: re.Match[bytes] | None) -> Candidate | None:
     if found is None:
         return None
     digits = found[0].translate(None, SEPARATORS)
-    if digits in EXAMPLES or len(set(digits)) < 4 or not checksum.luhn(digits.decode()):
+    if digits in EXAMPLES or len(set(digits)) < 4 or not checksums.luhn(digits.decode()):
         return None
     return _candidate("payment_card", found)
 
@@ -77,7 +76,7 @@ def phone(data: bytes, at: int) -> Candidate | None:
 
 def iban(data: bytes, at: int) -> Candidate | None:
     found = IBAN.search(data, at, at + NEAR)
-    if found is None or not checksum.iban(found[0].translate(None, SEPARATORS).decode()):
+    if found is None or not checksums.iban(found[0].translate(None, SEPARATORS).decode()):
         return None
     return _candidate("iban", found)
 
@@ -87,7 +86,7 @@ def _candidate(rule: str, found: re.Match[bytes]) -> Candidate:
 
 
 # A number without separators is looked for only after a word that says what it is: a pattern of nothing but classes
-# would slow the gate everywhere.
+# would slow the engine everywhere.
 SHAPES: Final[tuple[tuple[Entry, Confirm], ...]] = (
     (Entry(b"@", False, r"[A-Za-z0-9._%+-]@[A-Za-z0-9][A-Za-z0-9.-]{3}", 1, 6), email),
     (Entry(b"-", False, r"-[0-9]{2}-[0-9]{4}", 0, 8), ssn),

@@ -10,6 +10,10 @@ Tier = Literal["precise", "generic", "hint"]
 Verdict = Literal["safe", "low", "medium", "high"]
 
 FINDINGS_LISTED: Final = 200
+SHOWN_CHARACTERS: Final = 4
+LEAST_HIDDEN: Final = 12
+# Of these even the first characters tell too much.
+CLOSED_KINDS: Final = frozenset({"pem_block", "pii", "password", "connection_string"})
 
 
 class Finding(msgspec.Struct, frozen=True, gc=False):
@@ -56,3 +60,21 @@ class Report(msgspec.Struct, frozen=True, gc=False):
     suggested_actions: tuple[Action, ...]
     # Every place that `redact` replaces, listed or not: character offsets and the rule.
     spans: tuple[tuple[int, int, str], ...] = ()
+
+
+def mask(secret: str, kind: str, shown: int) -> str:
+    """A match as it may be shown: the vendor's mark (`shown` characters), then four characters of a long one at most."""
+    hidden = len(secret) - shown
+    more = SHOWN_CHARACTERS if kind not in CLOSED_KINDS and hidden >= LEAST_HIDDEN + SHOWN_CHARACTERS else 0
+    return f"{secret[: shown + more]}…"
+
+
+def redact(text: str, report: Report) -> str:
+    """The text with every place of the report, listed or only counted, as `[REDACTED:rule]`."""
+    parts = []
+    at = 0
+    for start, end, rule in report.spans:
+        parts += [text[at:start], f"[REDACTED:{rule}]"]
+        at = end
+    parts.append(text[at:])
+    return "".join(parts)

@@ -11,7 +11,7 @@ from typing import Final
 
 from perdure.risk.report import Action, Excess, Verdict
 from perdure.risk.settings import GENERIC_WEIGHT, SECRET_WEIGHT, WEIGHTS, RiskSettings, Thresholds
-from perdure.risk.shape import Shape
+from perdure.risk.text_shape import Shape
 
 DIGITS: Final = 4
 BELOW: Final = 0.0001

@@ -69,6 +69,15 @@ class ExtraPattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weight: Share | None = None
 
 
+class BadPattern(ValueError):
+    """A pattern that the engine does not take: its family, and its number there."""
+
+    def __init__(self, message: str, family: str, number: int) -> None:
+        super().__init__(message)
+        self.family = family
+        self.number = number
+
+
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Above which measure a text gets a remark."""
 

@@ -1,6 +1,6 @@
 """Secrets in short texts: a name, a value, an argument, a part of a URL, a line that a server wrote.
 
-The same formats and names as a scan, without its gate: compiling that takes longer than reading a short text. A short text
+The same formats and names as a scan, without its engine: compiling that takes longer than reading a short text. A short text
 has no context, so a vendor's mark hides what follows it although the whole is not a key of that vendor's format. The tables
 are imported by the first text that may hold a token.
 """
@@ -68,7 +68,7 @@ def is_secret_value(name: str, value: str) -> bool:
 
 def is_random(text: str) -> bool:
     """Whether a generator made it; not words, a version or a date."""
-    from perdure.risk.values import random_value
+    from perdure.risk.randomness import random_value
 
     return not _is_words(text) and random_value(text.encode("utf-8", "replace"), least=LEAST_RANDOM)
 

@@ -10,13 +10,12 @@ import functools
 import re
 from typing import Final, NamedTuple
 
-from perdure.risk import checksum, examples, neighbours, randomness
+from perdure.risk import checksums, randomness
 from perdure.risk.candidates import Candidate
-from perdure.risk.formats import ai, cloud, code, money, services, talk
+from perdure.risk.randomness import DIGIT, LOWER, UPPER
 from perdure.risk.report import Tier
-from perdure.risk.template import CLASSES, Field, Piece, longest, parse, token_pattern
+from perdure.risk.rules import CLASSES, Field, Piece, load_rules, longest, parse, token_pattern
 
-TABLES: Final = (ai.TOKENS, cloud.TOKENS, code.TOKENS, money.TOKENS, talk.TOKENS, services.TOKENS)
 PLAIN_LITERAL: Final = 4
 # So short a mark comes up in random text by chance.
 SHORT_MARK: Final = 4
@@ -27,29 +26,20 @@ TRIGGER_PIECES: Final = 4
 TRIGGER_LEAD: Final = 8
 # Beside a mark that is also a word of every program more must match.
 TRIGGER_BODY_OF_COMMON: Final = 12
-COMMON_MARKS: Final = frozenset(
-    (
-        *(
-            "re_",
-            "sl.",
-            "test_",
-            "live_",
-            "key_",
-            "key-",
-            "ext_",
-            "private_",
-            "secret_",
-            "secret-",
-            "client-",
-        ),
-        *("pat_", "app-", "web_", "standard_", "console-", "nfo_", "ver:", "access-", "sandbox_"),
-        *("production_", "dev:", "prod:", "preview:"),
-    )
-)
+COMMON_MARKS: Final = frozenset((
+    "access-", "app-", "client-", "console-", "dev:", "ext_", "key-", "key_", "live_", "nfo_", "pat_", "preview:",
+    "private_", "prod:", "production_", "re_", "sandbox_", "secret-", "secret_", "sl.", "standard_", "test_", "ver:", "web_",
+))  # fmt: skip
+BASE64: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
+BASE64_RUN: Final = re.compile(rb"[A-Za-z0-9+/_-]*")
+NEAR: Final = 24
+LEAST_RUN: Final = 12
+# How a checksum in base64 is announced.
+CHECKSUMS: Final = (b"sha1-", b"sha256-", b"sha384-", b"sha512-")
 
 
 class Trigger(NamedTuple):
-    """What the gate looks for: a pattern of fixed width, and where the literal is in it ("" for the literal alone)."""
+    """What the engine looks for: a pattern of fixed width, and where the literal is in it ("" for the literal alone)."""
 
     pattern: str
     lead: int
@@ -88,11 +78,11 @@ class Token:
                 return None
         token = found[0]
         body = b"".join(found.groups())
-        if not examples.KNOWN.isdisjoint((token, body)) or (
-            randomness.made_up(body) and not checksum.proves(token)
+        if not randomness.KNOWN_EXAMPLES.isdisjoint((token, body)) or (
+            randomness.made_up(body) and not checksums.proves(token)
         ):
             return None
-        if len(self.literal) <= SHORT_MARK and neighbours.goes_on(data, *found.span()):
+        if len(self.literal) <= SHORT_MARK and _is_inside_base64(data, *found.span()):
             return None
         shown = 0 if self.back else len(self.literal)
         return Candidate(
@@ -108,12 +98,12 @@ class Token:
 
 @functools.cache
 def tokens() -> tuple[Token, ...]:
-    """Every format of the tables."""
+    """Every format with a mark of its own."""
     return tuple(
-        Token(rule.removeprefix("~"), kind, "generic" if rule.startswith("~") else "precise", pieces)
-        for table in TABLES
-        for rule, kind, (template,) in rows(table)
-        for pieces in parse(template)
+        Token(name, kind, rule.tier, pieces)
+        for (kind, name), rule in load_rules().items()
+        if not rule.names
+        for pieces in parse(rule.format)
     )
 
 
@@ -125,7 +115,7 @@ def marks() -> tuple[str, ...]:
 
 
 def mask_tokens(text: str, marker: str) -> str:
-    """A short text with every token of a known format replaced. Looks for each literal in turn: no gate is built."""
+    """A short text with every token of a known format replaced. Looks for each literal in turn: no engine is used."""
     data = text.encode("utf-8", "surrogatepass")
     spans: list[tuple[int, int]] = []
     for token in tokens():
@@ -144,17 +134,18 @@ def mask_tokens(text: str, marker: str) -> str:
     return b"".join([*parts, data[end:]]).decode("utf-8", "surrogatepass")
 
 
-def rows(table: str) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Id, kind and columns of a table's lines."""
-    found = []
-    kind = ""
-    for line in table.split("\n"):
-        if line.startswith("@"):
-            kind = line[1:]
-        elif line:
-            rule, *columns = line.split()
-            found.append((rule, kind, tuple(columns)))
-    return found
+def _is_inside_base64(data: bytes, start: int, end: int) -> bool:
+    """Whether random base64 goes on before or after the match. A short mark comes up in base64 by chance, once in some
+    megabytes."""
+    before = data[max(0, start - NEAR) : start]
+    if before.endswith(CHECKSUMS) or _is_random_run(before[len(before.rstrip(BASE64)) :]):
+        return True
+    after = BASE64_RUN.match(data, end, end + NEAR)
+    return after is not None and _is_random_run(after[0])
+
+
+def _is_random_run(run: bytes) -> bool:
+    return len(run) >= LEAST_RUN and all(kind.search(run) for kind in (DIGIT, LOWER, UPPER))
 
 
 def _anchor(pieces: tuple[Piece, ...]) -> int:

@@ -23,7 +23,6 @@ from typing import Final, Literal
 
 import msgspec
 
-from perdure.risk.runs import Scan
 from perdure.text import lines
 
 Rule = Literal["trimmed_marker", "placeholder", "ellipsis_comment", "shrunk_ellipsis"]
@@ -128,12 +127,10 @@ def has_no_keyword(data: bytes) -> bool:
 
 @cache
 def _keyword_test() -> Callable[[bytes], bool]:
-    try:
-        scan = Scan(
-            [re.escape(keyword).encode() for keyword in _KEYWORDS if keyword.isascii()], caseless=True
-        )
-    except ImportError:
-        return lambda data: False
+    from perdure.risk.engine import FirstMatches
+
+    keywords = [re.escape(keyword).encode() for keyword in _KEYWORDS if keyword.isascii()]
+    scan = FirstMatches(keywords, caseless=True)
     return lambda data: not scan.ends(data)
 
 

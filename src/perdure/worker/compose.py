@@ -50,13 +50,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 SURFACE_NAMES: Final = ("write", "state")
 
 
+def _keep_compiled_rules() -> None:
+    """The risk check compiles its rules once for all workers."""
+    from perdure.risk import engine
+    from perdure.storage.disk_cache import Shelved
+
+    engine.cache = Shelved("gate")
+
+
 def open_write(settings: Settings, *, is_read_only: bool = False, lock_s: float = LOCK_S) -> Workspace:
     """The workspace of the write surface, recovered and ready. Raises ToolError for a policy that cannot be meant.
 
     With `is_read_only` nothing is created or recovered. `lock_s` is how long a commit waits for another process."""
     from perdure.registry.location import user_folder
-    from perdure.risk import gate
-    from perdure.storage.disk_cache import Shelved
     from perdure.storage.trust import TrustStore
     from perdure.storage.user_dirs import private_dir
     from perdure.worker.diagnostics import log_to_events
@@ -66,7 +72,7 @@ def open_write(settings: Settings, *, is_read_only: bool = False, lock_s: float 
     if not is_read_only:
         with suppress(OSError):  # a log that cannot be written never stops a call
             log_to_events(private_dir("log"))
-    gate.shelf = Shelved("gate")
+        _keep_compiled_rules()
     rules = policy_file.folder_rules((TrustStore().folder, user_folder(os.environ)), settings.workspaces)
     found = policy_file.load(
         settings.policy,

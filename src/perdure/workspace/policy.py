@@ -23,8 +23,15 @@ from msgspec import Meta
 
 from perdure import risk
 from perdure.protocol.msgspec_types import prepare_type
-from perdure.risk.extra import BadPattern
-from perdure.risk.settings import FAMILIES, SECRET_WEIGHT, ExtraPattern, RiskSettings, Share, Thresholds
+from perdure.risk.settings import (
+    FAMILIES,
+    SECRET_WEIGHT,
+    BadPattern,
+    ExtraPattern,
+    RiskSettings,
+    Share,
+    Thresholds,
+)
 from perdure.workspace.paths.protected import GUARDED, NEVER, OURS, Protection
 
 KEY_PATH = tuple[str, ...]

@@ -8,12 +8,10 @@ from typing import Final
 
 import msgspec
 
-from perdure.risk import score, shape, walls
-from perdure.risk.candidates import Candidate, apart
-from perdure.risk.extra import finder
-from perdure.risk.mask import masked
-from perdure.risk.report import FINDINGS_LISTED, Finding, Report
-from perdure.risk.runs import has_only_short_lines
+from perdure.risk import score, text_shape
+from perdure.risk.candidates import Candidate, drop_overlaps
+from perdure.risk.custom_patterns import compile_custom
+from perdure.risk.report import FINDINGS_LISTED, Finding, Report, mask
 from perdure.risk.scanner import default_scanner
 from perdure.risk.settings import (
     DEFAULT,
@@ -34,7 +32,7 @@ EXTRA_RANK: Final = 2
 Weights = dict[tuple[str, str], float]  # of a policy's own patterns, by family and name
 
 
-def examine(text: str, settings: RiskSettings = DEFAULT) -> Report:
+def assess(text: str, settings: RiskSettings = DEFAULT) -> Report:
     """What would get this text rejected, and where."""
     try:
         data = text.encode()
@@ -44,13 +42,13 @@ def examine(text: str, settings: RiskSettings = DEFAULT) -> Report:
     found = default_scanner().scan(data)
     weights: Weights = {}
     if settings.extend_patterns:
-        found = apart(found + _extras(data, settings, weights))
+        found = drop_overlaps(found + _extras(data, settings, weights))
     if settings.disable_families:
         found = [each for each in found if each.kind not in settings.disable_families]
-    # What rules out a wall also rules out a line that is too long, as a rule: it is looked for once.
-    is_short = len(data) >= walls.SMALL and has_only_short_lines(data)
+    # Short lines rule out both a blob of base64 and a line that is too long.
+    is_short = len(data) >= text_shape.SMALL and text_shape.has_only_short_lines(data)
     placed = found + _hints(text, data, settings, is_short)
-    measured = shape.measure(text, data, settings.limits, has_short_lines=is_short)
+    measured = text_shape.measure(text, data, settings.limits, has_short_lines=is_short)
     remarks = score.excesses(measured, settings)
     if not placed and not remarks:
         return Report(0.0, "safe", measured.bytes, measured.line_count, (), 0, (), ())
@@ -84,7 +82,7 @@ def _counts(
 def _extras(data: bytes, settings: RiskSettings, weights: Weights) -> list[Candidate]:
     patterns = extra_patterns(settings)
     found = []
-    for number, start, end in finder(patterns).places(data):
+    for number, start, end in compile_custom(patterns).places(data):
         family, pattern = patterns[number]
         weight = pattern.weight
         if weight is None:
@@ -108,9 +106,9 @@ def _family_weight(family: str) -> float:
 def _hints(text: str, data: bytes, settings: RiskSettings, has_short_lines: bool) -> list[Candidate]:
     found = []
     if "binary_hint" not in settings.disable_families:
-        if shape.binary(data):
+        if text_shape.is_binary(data):
             found.append(Candidate(0, 0, "control_characters", "binary_hint", "hint", 0, 0))
-        if not has_short_lines and (at := walls.first(data)) >= 0:
+        if not has_short_lines and (at := text_shape.first_base64_blob(data)) >= 0:
             found.append(Candidate(at, at, "long_base64_blob", "binary_hint", "hint", 0, 0))
     if (
         len(data) != len(text)
@@ -135,7 +133,7 @@ def _located(
     for each in placed[:FINDINGS_LISTED]:
         line += text.count("\n", at, each.start)
         at = each.start
-        shown = "" if each.kind in REMARKS else masked(text[at : each.end], each.kind, each.shown)
+        shown = "" if each.kind in REMARKS else mask(text[at : each.end], each.kind, each.shown)
         weight = _weight(each.kind, each.rule, each.tier, settings, weights)
         column = at - text.rfind("\n", 0, at)
         findings.append(Finding(each.kind, each.rule, at, each.end, line, column, shown, each.tier, weight))

@@ -1,8 +1,16 @@
-"""How a published token format is written down, and what is made of it.
+"""The rules: the formats of tokens as their vendors publish them, one TOML file for each trade (`formats/`).
 
-A template is the format as its vendor prints it: literal text, `{a36}` for 36 characters of a class, `{a20-40}`
-for a range, `{a20+}` for an open end (bounded here), `{uuid}`, and `[live|test]` for a choice. One template gives
-the literal that the gate looks for, how far before it a match may begin, and the pattern that confirms a match.
+    [api_key]                                                                              the kind of the rules below
+    groq_key = { format = "gsk_{a48-60}", example = "…", counterexample = "…" }            a token with a mark of its own
+    ai21_key = { names = ["ai21"], format = "{a32}", example = "…", counterexample = "…" } one that is known by a name
+
+`tier = "generic"` only warns. A token with `names` has no mark: it counts where it is assigned to a key, token or the like
+with one of these names beside it (any case, `_` for any separator or none). Lengths are the least that the vendor is known
+to issue, so that a longer successor is found as well. In examples `·` is left out: with it they match no scanner's rules.
+
+A format is written as its vendor prints it: literal text, `{a36}` for 36 characters of a class, `{a20-40}`
+for a range, `{a20+}` for an open end (bounded here), `{uuid}`, and `[live|test]` for a choice. It gives
+the literal that the engine looks for, how far before it a match may begin, and the pattern that confirms a match.
 
 | class | characters |      | class | characters |
 |---|---|---|---|---|
@@ -17,11 +25,17 @@ the literal that the gate looks for, how far before it a match may begin, and th
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
+from pathlib import Path
 from typing import Final
 
 import msgspec
+
+from perdure.risk.report import Tier
+
+FORMATS: Final = Path(__file__).with_name("formats")
 
 CLASSES: Final = {
     "d": "0-9",
@@ -50,6 +64,28 @@ BEFORE_PLAIN: Final = r"(?:(?<![A-Za-z0-9+/])|(?<=\\[nrt]))"
 PLAIN_MARK: Final = 4
 
 
+class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One format of the files, with a text that has such a secret and one that has none."""
+
+    format: str
+    example: str
+    counterexample: str
+    names: tuple[str, ...] = ()
+    tier: Tier = "precise"
+
+
+@functools.cache
+def load_rules() -> dict[tuple[str, str], Rule]:
+    """Every rule, by its kind and name."""
+    import tomli
+
+    rules: dict[tuple[str, str], Rule] = {}
+    for path in sorted(FORMATS.glob("*.toml")):
+        kinds = msgspec.convert(tomli.loads(path.read_text("utf-8")), dict[str, dict[str, Rule]])
+        rules |= {(kind, name): rule for kind, named in kinds.items() for name, rule in named.items()}
+    return rules
+
+
 class Field(msgspec.Struct, frozen=True):
     """A run of characters of one class."""
 
@@ -67,18 +103,18 @@ class Field(msgspec.Struct, frozen=True):
 Piece = str | Field
 
 
-def parse(template: str) -> list[tuple[Piece, ...]]:
-    """The template's pieces, once for each combination of its choices."""
+def parse(form: str) -> list[tuple[Piece, ...]]:
+    """A format's pieces, once for each combination of its choices."""
     parts: list[tuple[Piece, ...]] = []
     end = 0
-    for found in PIECE.finditer(template):
+    for found in PIECE.finditer(form):
         if found.start() > end:
-            parts.append((template[end : found.start()],))
+            parts.append((form[end : found.start()],))
         parts.append(_piece(found))
         end = found.end()
-    if end < len(template):
-        parts.append((template[end:],))
-    return [_joined(pieces) for pieces in itertools.product(*parts)]
+    if end < len(form):
+        parts.append((form[end:],))
+    return [_merge_literals(pieces) for pieces in itertools.product(*parts)]
 
 
 def _piece(found: re.Match[str]) -> tuple[Piece, ...]:
@@ -91,7 +127,7 @@ def _piece(found: re.Match[str]) -> tuple[Piece, ...]:
     return (Field(characters, low, max(OPEN_END, low) if open_end else int(most or low)),)
 
 
-def _joined(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
+def _merge_literals(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
     """Neighbouring literals become one, since a choice is only part of its literal."""
     joined: list[Piece] = []
     for piece in pieces:

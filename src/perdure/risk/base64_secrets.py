@@ -1,5 +1,5 @@
 """Secrets inside base64. The mark of a token looks different in base64 at each of three alignments, but always
-the same at one, so the gate can look for all three; only what follows such a place is decoded.
+the same at one, so the engine can look for all three; only what follows such a place is decoded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PADDING: Final = (b"", b"AAA", b"AA", b"A")
 URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")
 
 
-class Wrapping(NamedTuple):
+class EncodedMark(NamedTuple):
     """How a mark looks at one alignment: its whole characters, how many of the group stand before them, and what
     confirms the secret that the mark begins.
     """
@@ -37,7 +37,7 @@ class Wrapping(NamedTuple):
     inner: Confirm
 
 
-def wrappings(mark: bytes, inner: Confirm) -> list[Wrapping]:
+def encoded_marks(mark: bytes, inner: Confirm) -> list[EncodedMark]:
     """The mark's three looks, without those too short to mean anything."""
     found = []
     for alignment in range(3):
@@ -45,7 +45,7 @@ def wrappings(mark: bytes, inner: Confirm) -> list[Wrapping]:
         first = -(-alignment * 8 // 6)
         whole = (alignment + len(mark)) * 8 // 6
         if whole - first >= LEAST:
-            found.append(Wrapping(encoded[first:whole], alignment, first, inner))
+            found.append(EncodedMark(encoded[first:whole], alignment, first, inner))
     return found
 
 
@@ -60,7 +60,7 @@ class _Piece(NamedTuple):
 NO_PIECE: Final = _Piece(0, 0, b"")
 
 
-class Wrapped:
+class EncodedSecrets:
     """One text's base64, decoded once at each alignment however many marks are in it."""
 
     __slots__ = ("_data", "_pieces")
@@ -69,9 +69,9 @@ class Wrapped:
         self._data = data
         self._pieces = [NO_PIECE] * GROUP
 
-    def at(self, at: int, wrapping: Wrapping) -> Candidate | None:
-        """The secret whose wrapped mark is at this offset; its place is the whole run."""
-        _, alignment, skipped, inner = wrapping
+    def at(self, at: int, encoded: EncodedMark) -> Candidate | None:
+        """The secret whose encoded mark is at this offset; its place is the whole run."""
+        _, alignment, skipped, inner = encoded
         group = at - skipped
         start, usable, plain = self._pieces[group % GROUP]
         if not start <= group < usable:
