@@ -404,6 +404,16 @@ def test_a_hook_that_has_run_is_told(bed: Bed) -> None:
     assert any(re.fullmatch(r"a hook of claude-code ran \d+s ago", what) for what in shown), shown
 
 
+def test_hooks_that_run_twice_are_told(bed: Bed) -> None:
+    assert run_here(bed, "install", "claude-code", "--hooks", "--apply").returncode == 0
+    file = Path(bed.environ["HOME"]) / ".claude" / "settings.json"
+    for is_enabled, level in ((True, ["warning"]), (False, [])):
+        settings = json.loads(file.read_text())
+        file.write_text(json.dumps({**settings, "enabledPlugins": {"perdure@perdure": is_enabled}}))
+        told_twice = [one for one in findings(bed, "clients") if "twice" in one["what"]]
+        assert [one["level"] for one in told_twice] == level
+
+
 def test_a_check_that_fails_does_not_keep_the_others_from_being_made(bed: Bed) -> None:
     (bed.root / "home").write_text("not a folder")
     done = run_here(bed, "doctor", "--json")

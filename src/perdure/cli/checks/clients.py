@@ -15,11 +15,13 @@ from perdure.hooks.last_run import last_run
 from perdure.hooks.relay import CLIENTS as HOOK_CLIENTS
 from perdure.registry.clients.config_text import Uneditable
 from perdure.registry.clients.hook_text import own_commands
+from perdure.registry.clients.json_syntax import parse_object
 from perdure.registry.clients.locations import hooks_file
 
 CHECK = "clients"
 START_S = 20.0
 MOST_BYTES = 4 * 1024 * 1024
+PLUGIN = "perdure"
 # In JSON with and without comments, TOML and YAML alike: only the command is looked at, never what follows it.
 _COMMAND = re.compile(
     r"""(?:"command"|\bcommand|"cmd"|\bcmd)\s*[:=]\s*\[?\s*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)'|([^\s"'{\[#,]+))"""
@@ -69,8 +71,16 @@ def _check_hooks() -> Iterator[Finding]:
                 "what that client's own tools change is not recorded",
                 f"`perdure install {client} --hooks --apply`",
             )
-        if commands and not reasons:
+        if not reasons and (commands or last_run(client) is not None):
             yield _last_run_finding(client)
+        if commands and path is not None and _has_plugin(path):
+            yield Finding(
+                CHECK,
+                "warning",
+                f"{client} runs our hooks twice: its plugin brings them, and {path} has them",
+                "each prompt counts as two turns",
+                f"`perdure uninstall {client} --apply`, or `claude plugin uninstall perdure`",
+            )
 
 
 def _last_run_finding(client: str) -> Finding:
@@ -89,10 +99,25 @@ def _last_run_finding(client: str) -> Finding:
 
 def _hook_commands(path: str) -> list[str]:
     try:
-        with open(path, "rb") as file:
-            return own_commands(file.read(MOST_BYTES).decode("utf-8-sig", "replace"))
-    except (OSError, Uneditable, RecursionError):
+        return own_commands(_read(path))
+    except (Uneditable, RecursionError):
         return []
+
+
+def _has_plugin(path: str) -> bool:
+    """Whether the settings of Claude Code enable the plugin."""
+    plugins = parse_object(_read(path)).value.get("enabledPlugins")
+    return isinstance(plugins, dict) and any(
+        name.partition("@")[0] == PLUGIN and is_enabled for name, is_enabled in plugins.items()
+    )
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return file.read(MOST_BYTES).decode("utf-8-sig", "replace")
+    except OSError:
+        return ""
 
 
 def _failure(command: str) -> str | None:
@@ -124,11 +149,7 @@ def _files(workspace: str) -> Iterator[str]:
 
 
 def _commands(path: str) -> list[str]:
-    try:
-        with open(path, "rb") as file:
-            text = file.read(MOST_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return []
+    text = _read(path)
     found = [
         first.replace("\\\\", "\\") or second or third for first, second, third in _COMMAND.findall(text)
     ]
