@@ -48,8 +48,8 @@ LARGE: Final = 200 * 1024 * 1024
 # A host that looks at its registry more often than it usually does. Everything else is `perdure run`.
 HOST: Final = (
     "import sys\n"
-    "import perdure.host.loop\n"
-    f"perdure.host.loop.LOOK_S = {LOOK_S}\n"
+    "import perdure.host.stdio\n"
+    f"perdure.host.stdio.LOOK_S = {LOOK_S}\n"
     "from perdure.cli.main import main\n"
     "sys.exit(main(sys.argv[1:]))\n"
 )

@@ -397,7 +397,7 @@ def test_install_lists_the_clients_of_this_machine_and_ends_with_what_to_do_next
     code, text, _ = run("install")
     assert (code, [line.split() for line in text.splitlines()[1:2]]) == (
         0,
-        [["cursor", "no", "~/.cursor/mcp.json"]],
+        [["cursor", "no", "server,", "hooks", "~/.cursor/mcp.json"]],
     )
     assert "perdure install cursor shows the change" in text
     assert "+++" in run("install", "cursor")[1]

@@ -166,7 +166,9 @@ class _Reader:
         return next((left for left in reversed(self.stack) if left.mark == "{"), None)
 
     def _unclosed(self, left: _Open) -> _Unbalanced:
-        if left.mark in ("{", "\\[", "$$"):
+        if left.mark == "{":
+            return _Unbalanced(left.at, "the brace '{' is never closed")
+        if left.mark in ("\\[", "$$"):
             return _Unbalanced(left.at, f"'{left.mark}' is never closed")
         return _Unbalanced(left.at, f"{_env('begin', left.mark)} is never closed")
 
