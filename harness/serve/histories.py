@@ -18,11 +18,12 @@ import msgspec
 
 from harness.kernel.histories import Failure, Tally
 from harness.kernel.invariants import Violation, demand
-from harness.serve.stage import VERSION, PlayedChild, PlayedSession, ServeStage
-from perdure.kernel.events import ChildFrame, Order, Reload, ToChild
+from harness.serve.stage import OUTBOX_BYTES, VERSION, PlayedChild, PlayedSession, ServeStage
+from perdure.kernel.events import ChildFrame, ChildLost, Order, Reload, ToChild
 from perdure.protocol.eras import LATEST_MODERN, LOG_LEVELS
 from perdure.serve.exchange import Exchange, FrameQueue
 from perdure.serve.server_pool import IDLE_S, START_EVERY_S, TEND_S
+from perdure.serve.shared_server import Answered, SharedServer
 from perdure.supervise.supervisor import KILL_S
 
 SCOPE: Final = "sessions that share servers"
@@ -68,6 +69,9 @@ class Server:
         self.questions: dict[str, int] = {}
         self.notices: dict[str, list[tuple[PlayedSession, int]]] = {}
         self.is_shut = False
+        self.cancelled: set[int] = set()
+        self.said: list[int] = []
+        """The ids that it answered."""
 
 
 class Run:
@@ -81,10 +85,15 @@ class Run:
         self.levels: dict[tuple[int, int], str] = {}
         """By session and process: the level that the session's kernel asked for last."""
         self.subscriptions: dict[tuple[int, int], set[str]] = {}
+        self.sent: dict[tuple[int, int, int], int] = {}
+        """By session, process and id: the generation in which a session's kernel sent a request."""
         self.greeted: set[int] = set()
         self.loses_next: set[int] = set()
         self.reloaded_at = [-1.0]
         self.count = 0
+        self.begun: set[int] = set()
+        self.broken: Violation | None = None
+        """What a process heard and must not: it is found inside of code that contains exceptions."""
 
     # --- what can happen next --------------------------------------------------------------------------------
 
@@ -156,13 +165,28 @@ class Run:
         self.actions.append(action)
         verb, *words = action.split()
         try:
+            delayed = set(self.stage.pool._delayed)
+            shut = [number for number, server in self.servers.items() if server.is_shut]
             getattr(self, "_do_" + verb.replace("-", "_"))(*words)
+            self._raise_broken()
             self._settle()
             self.judge(at_rest=verb in ("run", "wait"))
+            if verb == "wait" and float(words[0]) >= 1:
+                self._judge_wait(delayed, shut)
         except Violation:
             raise
         except Exception:
             raise Violation("no-exception", traceback.format_exc(limit=-3)) from None
+
+    def _raise_broken(self) -> None:
+        if self.broken is not None:
+            raise self.broken
+
+    def _judge_wait(self, delayed: set[Any], shut: list[int]) -> None:
+        """What was due in this time has happened."""
+        demand(not delayed & self.stage.pool._delayed, "no-orphan", "a delayed start never comes")
+        alive = [number for number in shut if self.stage.children[number].is_alive]
+        demand(not alive, "no-leak", "a process that closed its pipe lives on")
 
     def _do_run(self) -> None:
         self.stage.run_ready()
@@ -393,6 +417,7 @@ class Run:
             if request["method"] == "initialize":
                 server.is_greeted = True
             child.say({"id": request["id"], "result": self._result(request)})
+            server.said.append(request["id"])
 
     def _do_refuse(self, number: str, index: str) -> None:
         child, server = self._child(number)
@@ -423,6 +448,12 @@ class Run:
                 return {}
 
     def _hear(self, child: PlayedChild, message: Any) -> None:
+        try:
+            self._judge_heard(child, message)
+        except Violation as broken:
+            self.broken = self.broken or broken
+
+    def _judge_heard(self, child: PlayedChild, message: Any) -> None:
         """What a process reads: the server's own state, and what must never reach it."""
         server = self.servers.setdefault(child.number, Server())
         method, identity = message.get("method"), message.get("id")
@@ -452,6 +483,7 @@ class Run:
                 server.subscribed.discard(message["params"]["uri"])
             case "notifications/cancelled":
                 cancelled = message["params"]["requestId"]
+                server.cancelled.add(cancelled)
                 server.pending = [one for one in server.pending if one["id"] != cancelled]
             case "tools/call":
                 self._execute(message["params"])
@@ -476,6 +508,8 @@ class Run:
             return
         message = msgspec.json.decode(effect.frame)
         key = number, child.number
+        if "method" in message and "id" in message:
+            self.sent[number, child.number, message["id"]] = effect.generation
         match message.get("method"):
             case "logging/setLevel":
                 self.levels[key] = message["params"]["level"]
@@ -483,6 +517,8 @@ class Run:
                 self.subscriptions.setdefault(key, set()).add(message["params"]["uri"])
             case "resources/unsubscribe":
                 self.subscriptions.setdefault(key, set()).discard(message["params"]["uri"])
+            case "notifications/initialized":
+                self.begun.add(child.number)
             case _:
                 pass
 
@@ -578,16 +614,27 @@ class Run:
                     key = session, mount.name, link.generation
                     is_there = key in pool._delayed or self._process_of(number, link.generation) is not None
                     demand(is_there, "no-orphan", f"session {number} waits for a process that is not there")
+        for child in stage.children:
+            if child.pid not in pool.supervisor.children and child not in pool.supervisor.draining:
+                self._judge_last_words(child)
         for server in pool.running:
             child = stage.children[server.child.pid - 5000]
             known = self.servers.get(child.number)
+            if child.is_alive and child.output_open and child.quiet_until <= stage.loop.now:
+                is_due = child.is_read or child.next_slice is not None
+                demand(is_due, "read", "a process that may say something is not read")
             if known is None or child.is_deaf or not child.input_open or child.status is not None:
                 continue
             users = [stage.sessions.index(session) for session, _ in server.users.values()]  # type: ignore[arg-type]
             self._judge_levels(child, known, users)
+            self._judge_numbers(server, child, users)
+            demand(child.number not in self.begun or known.began, "one-handshake", "initialized never came")
+            is_answered = isinstance(server._handshake, Answered)
+            demand(known.is_greeted or not is_answered, "one-handshake", "a refusal is kept as an answer")
             if not child.output and not child.reader.ready:
                 self._judge_notices(known, server.users)
                 self._judge_questions(known, server.open_questions)
+                self._judge_answers(child, known)
 
     def _judge_levels(self, child: PlayedChild, known: Server, users: list[int]) -> None:
         levels = [self.levels[user, child.number] for user in users if (user, child.number) in self.levels]
@@ -598,6 +645,39 @@ class Run:
         for user in users:
             wanted_uris |= self.subscriptions.get((user, child.number), set())
         demand(known.subscribed == wanted_uris, "subscribed", f"{known.subscribed} instead of {wanted_uris}")
+
+    def _judge_numbers(self, server: SharedServer, child: PlayedChild, users: list[int]) -> None:
+        """What is kept by the number of a session is kept by its number now, and for no other."""
+        sessions = {user: self.stage.sessions[user] for user in users}
+        levels = {one.number for user, one in sessions.items() if (user, child.number) in self.levels}
+        demand(set(server._levels) == levels, "level", f"{server._levels} are kept, not of {levels}")
+        subscribed = {
+            one.number
+            for user, one in sessions.items()
+            if URI in self.subscriptions.get((user, child.number), set())
+        }
+        kept = server._subscribers.get(URI, set())
+        demand(kept == subscribed, "subscribed", f"{kept} are subscribed, not {subscribed}")
+        for session, generation in server.users.values():
+            assert isinstance(session, PlayedSession)
+            link = session.kernel.link("m", generation)
+            is_free = child.outbox.size <= OUTBOX_BYTES
+            is_held = link is not None and link.backlog > OUTBOX_BYTES
+            demand(not (is_free and is_held), "backlog", "a session still waits for an outbox that drained")
+
+    def _judge_last_words(self, child: PlayedChild) -> None:
+        """A session is told of the end of a process after all that it said."""
+        known = self.servers.get(child.number)
+        for identity in known.said if known is not None else ():
+            head = b'"id":%d,' % identity
+            for (number, process, sent), generation in self.sent.items():
+                if (process, sent) != (child.number, identity):
+                    continue
+                for event in self.stage.sessions[number].fed:
+                    if isinstance(event, ChildFrame) and head in event.frame:
+                        break
+                    if isinstance(event, ChildLost) and event.generation == generation:
+                        raise Violation("last-words", f"the answer to {identity} was not told before the end")
 
     def _judge_notices(self, known: Server, users: Any) -> None:
         for mark, heard_by in known.notices.items():
@@ -610,6 +690,24 @@ class Run:
                 )
                 demand(times <= 1, "told-once", f"{mark} was told {times} times")
                 demand(times == 1 or not still, "told-once", f"{mark} was never told")
+
+    def _judge_answers(self, child: PlayedChild, known: Server) -> None:
+        """A request of a session is with the server, or its answer was told to the session."""
+        waiting = {request["id"] for request in known.pending}
+        is_greeting = any(request["method"] == "initialize" for request in known.pending)
+        for (number, process, identity), generation in self.sent.items():
+            if (
+                process != child.number
+                or identity in waiting | known.cancelled
+                or known.is_shut
+                or is_greeting
+            ):
+                continue
+            if self._process_of(number, generation) is child:
+                head = b'"id":%d,' % identity
+                fed = self.stage.sessions[number].fed
+                is_told = any(isinstance(one, ChildFrame) and head in one.frame for one in fed)
+                demand(is_told, "answered", f"session {number} was never told the answer to {identity}")
 
     def _judge_questions(self, known: Server, asked: int) -> None:
         """None of them is answered with nothing: it waits with a client, or was answered."""
@@ -660,6 +758,7 @@ class Run:
             stage.advance(3)
             stage.reap()
         self._settle()
+        self._raise_broken()
         self.judge(at_rest=True)
         left = [f"{want.method} {want.identity}" for want in self.wants if not want.is_done]
         demand(not left, "quiescence", f"never answered: {left} ({ending})")

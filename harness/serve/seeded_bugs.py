@@ -7,7 +7,7 @@ from typing import Any, Final
 from msgspec import Raw, structs
 
 from harness.seeded_bugs import Function, SeededBugs, after, before, do_nothing, replace, skip_if, wrap
-from perdure.kernel.events import ChildFrame, ChildLost, ChildNoise, ClientFrame, Stop
+from perdure.kernel.events import ChildFrame, ClientFrame, Stop
 from perdure.protocol.frames import encode_request, encode_result
 from perdure.serve import http_session, server_pool, shared_server
 from perdure.serve.deliveries import Deliveries
@@ -142,23 +142,6 @@ def old_number_stays() -> None:
         return renumber
 
     wrap(SharedServer, "renumber", make)
-
-
-@BUGS.add("a renumbered session loses its level")
-def renumbered_level_is_lost() -> None:
-    def renumber(self: SharedServer, old: int, new: int) -> None:
-        self._levels.pop(new, None)
-
-    after(SharedServer, "renumber", renumber)
-
-
-@BUGS.add("a renumbered session loses its subscriptions")
-def renumbered_subscription_is_lost() -> None:
-    def renumber(self: SharedServer, old: int, new: int) -> None:
-        for numbers in self._subscribers.values():
-            numbers.discard(new)
-
-    after(SharedServer, "renumber", renumber)
 
 
 @BUGS.add("the level is that of the last session that asked")
@@ -490,14 +473,6 @@ def guardian_is_ignorant() -> None:
     after(Supervisor, "_renew_guardian", renewed)
 
 
-@BUGS.add("a throttled process is read")
-def throttle_is_ignored() -> None:
-    def throttle(self: Supervisor, child: Any, until: float) -> None:
-        child.quiet_until = max(child.quiet_until, until)
-
-    replace(Supervisor, "throttle", throttle)
-
-
 @BUGS.add("a pipe that broke is not noticed")
 def broken_pipe_is_ignored() -> None:
     replace(Supervisor, "_break", lambda self, child: self._close_input(child))
@@ -511,23 +486,6 @@ def broken_process_lives_on() -> None:
 @BUGS.add("what waits in an outbox is never written")
 def outbox_is_not_flushed() -> None:
     replace(Supervisor, "_set_writing", do_nothing)
-
-
-@BUGS.add("a full outbox is not told")
-def backlog_is_not_told() -> None:
-    replace(Supervisor, "_say_backlog", do_nothing)
-
-
-@BUGS.add("an outbox that drained is not told")
-def drained_outbox_is_not_told() -> None:
-    def make(original: Function) -> Function:
-        def say(self: Supervisor, child: Any) -> None:
-            if child.outbox.size > self._outbox_bytes:
-                original(self, child)
-
-        return say
-
-    wrap(Supervisor, "_say_backlog", make)
 
 
 @BUGS.add("a process is not read again after its lines were taken")
@@ -590,19 +548,6 @@ def client_exception_is_silent() -> None:
     )
 
 
-@BUGS.add("an exception on a server's frame leaves the server's calls open")
-def server_exception_is_silent() -> None:
-    wrap(
-        KernelRunner,
-        "_answer_error",
-        lambda original: (
-            lambda self, event, error: (
-                [] if isinstance(event, ChildFrame | ChildNoise) else original(self, event, error)
-            )
-        ),
-    )
-
-
 @BUGS.add("a session that is given up answers nobody")
 def given_up_session_is_silent() -> None:
     def abandon(self: HttpSession, error: Exception) -> None:
@@ -642,26 +587,9 @@ def early_timer_is_the_last() -> None:
     wrap(KernelRunner, "_wake", make)
 
 
-@BUGS.add("an event of an effect is lost")
-def nested_event_is_lost() -> None:
-    skip_if(KernelRunner, "feed", lambda self, event: self._is_busy and not isinstance(event, ChildLost))
-
-
 @BUGS.add("a call is sent before its record")
 def record_comes_late() -> None:
     wrap(HttpSession, "before_effects", lambda original: lambda self, effects: effects)
-
-
-@BUGS.add("a call that could not be recorded is sent all the same")
-def unrecorded_call_is_sent() -> None:
-    def make(original: Function) -> Function:
-        def before_effects(self: HttpSession, effects: list[Any]) -> list[Any]:
-            original(self, effects)
-            return effects
-
-        return before_effects
-
-    wrap(HttpSession, "before_effects", make)
 
 
 @BUGS.add("the record of a delivered call is kept")
@@ -679,11 +607,6 @@ def delivered_record_is_kept() -> None:
 @BUGS.add("an answer that did not arrive is not kept")
 def lost_answer_is_not_kept() -> None:
     replace(Deliveries, "keep", do_nothing)
-
-
-@BUGS.add("a call whose answer did not arrive is made again")
-def lost_call_is_made_again() -> None:
-    replace(HttpSession, "knows", lambda self, identity, question: False)
 
 
 @BUGS.add("an answer is sent to its exchange twice")

@@ -11,7 +11,9 @@ import pytest
 from harness.seeded_bugs import SeededBugs, after, before, replace, skip_if
 
 
-@pytest.mark.parametrize(("judge", "count"), [("kernel", 57), ("crash", 19), ("power", 6), ("tree_model", 8)])
+@pytest.mark.parametrize(
+    ("judge", "count"), [("kernel", 57), ("serve", 50), ("crash", 19), ("power", 6), ("tree_model", 8)]
+)
 def test_every_seeded_bug_fits_the_product(judge: str, count: int) -> None:
     """In a process of its own, because a bug stays until the process ends."""
     script = (

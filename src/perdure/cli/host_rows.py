@@ -6,7 +6,7 @@ import time
 from os.path import basename
 from typing import Any
 
-from perdure.cli.screen import clean, count, duration, milliseconds
+from perdure.cli.screen import clean, count, cut, duration, milliseconds
 
 SILENCES = {
     "no_answer": "does not answer",
@@ -85,3 +85,32 @@ def last_fault(mount: dict[str, Any]) -> str:
     """Class and code only: a detail may hold what a server said."""
     fault = mount.get("last_fault")
     return f"{clean(fault.get('class', '?'))}/{clean(fault.get('code', '?'))}" if fault else ""
+
+
+def summary(sample: dict[str, Any]) -> str:
+    when = time.strftime("%H:%M:%S", time.localtime(sample["ts"]))
+    return (
+        f"{when}  {count(sample['sessions'], 'session')}  {sample['calls_per_s']:.1f} calls/s  "
+        f"{sample['in_flight']:,} in flight"
+    )
+
+
+def pids(mount: dict[str, Any]) -> str:
+    """Of a server that runs; a serving process may have several of one."""
+    found = mount.get("pids") or ([mount["pid"]] if mount.get("pid") else [])
+    return f"pid {found[0]}" + (f" +{len(found) - 1}" if len(found) > 1 else "") if found else ""
+
+
+def mount_style(mount: dict[str, Any]) -> str:
+    if mount["circuit"] != "closed":
+        return "red"
+    return "dim" if mount["state"] == "ready" else "yellow"
+
+
+def in_flight(host: dict[str, Any], most: int = 5) -> list[str]:
+    """The oldest calls that a host holds."""
+    calls = host.get("report", {}).get("calls", ())
+    return [
+        f"in flight {call['age_ms'] / 1000:.1f} s  {clean(call['mount'])}  {cut(clean(call['name']), 30)}"
+        for call in calls[:most]
+    ]

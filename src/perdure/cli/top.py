@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from json import dumps
 from typing import Any
 
-from perdure.cli.host_rows import HostRow, last_fault, sessions_of
+from perdure.cli.host_rows import HostRow, in_flight, last_fault, mount_style, pids, sessions_of, summary
 from perdure.cli.parser import new_parser
 from perdure.cli.sampling import Sampler
 from perdure.cli.screen import Screen, clean, count, cut, cut_left, home
@@ -112,14 +112,6 @@ def session_lines(host: dict[str, Any]) -> list[str]:
     return [head, *lines, *([f"and {more:,} more sessions"] if more else [])]
 
 
-def summary(sample: dict[str, Any]) -> str:
-    when = time.strftime("%H:%M:%S", time.localtime(sample["ts"]))
-    return (
-        f"{when}  {count(sample['sessions'], 'session')}  {sample['calls_per_s']:.1f} calls/s  "
-        f"{sample['in_flight']:,} in flight"
-    )
-
-
 def mount_line(mount: dict[str, Any]) -> str:
     fault = last_fault(mount)
     return (
@@ -127,24 +119,3 @@ def mount_line(mount: dict[str, Any]) -> str:
         + (f"  circuit {mount['circuit']}" if mount["circuit"] != "closed" else "")
         + (f"  last fault {fault}" if fault else "")
     )
-
-
-def pids(mount: dict[str, Any]) -> str:
-    """Of a server that runs; a serving process may have several of one."""
-    found = mount.get("pids") or ([mount["pid"]] if mount.get("pid") else [])
-    return f"pid {found[0]}" + (f" +{len(found) - 1}" if len(found) > 1 else "") if found else ""
-
-
-def mount_style(mount: dict[str, Any]) -> str:
-    if mount["circuit"] != "closed":
-        return "red"
-    return "dim" if mount["state"] == "ready" else "yellow"
-
-
-def in_flight(host: dict[str, Any], most: int = 5) -> list[str]:
-    """The oldest calls that a host holds."""
-    calls = host.get("report", {}).get("calls", ())
-    return [
-        f"in flight {call['age_ms'] / 1000:.1f} s  {clean(call['mount'])}  {cut(clean(call['name']), 30)}"
-        for call in calls[:most]
-    ]

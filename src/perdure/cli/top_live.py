@@ -13,15 +13,15 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from perdure.cli.host_rows import HostRow, last_fault, sessions_of
+from perdure.cli.host_rows import HostRow, in_flight, last_fault, mount_style, pids, sessions_of, summary
 from perdure.cli.screen import clean, home
-from perdure.cli.top import MOST_SESSIONS, in_flight, mount_style, pids, summary
 from perdure.platform.polling import READABLE, wait
 from perdure.platform.terminal import single_keys
 
 if TYPE_CHECKING:
     from perdure.cli.sampling import Sampler
 
+MOST_SESSIONS = 12  # so that one of them fits a screen
 END = b"q\x03\x04"
 OTHERS = 14  # lines that are not sessions
 

@@ -7,15 +7,12 @@ that.
 from __future__ import annotations
 
 import hmac
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import msgspec
 
 from perdure.http.origin_check import Denied
 from perdure.http.server import Headers
-
-if TYPE_CHECKING:
-    from perdure.serve.oauth import ResourceServer
 
 REALM: Final = b'Bearer realm="perdure"'
 MOST_TOKEN: Final = 16 * 1024
@@ -28,10 +25,16 @@ class Caller(msgspec.Struct, frozen=True):
     owner: str = ""
 
 
+class AccessTokens(Protocol):
+    """Who may call with an access token (`serve/oauth.py`)."""
+
+    async def authenticate(self, token: bytes | None) -> Caller | Denied: ...
+
+
 class TokenAuth:
     """Checks the bearer token of a request. Without a token and an authorization server every request passes."""
 
-    def __init__(self, token: str | None, resource_server: ResourceServer | None = None) -> None:
+    def __init__(self, token: str | None, resource_server: AccessTokens | None = None) -> None:
         self._token = token.encode() if token is not None else None
         self._oauth = resource_server
 
