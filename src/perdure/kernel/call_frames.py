@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from perdure.kernel.child_requests import envelope
 from perdure.kernel.context import Context
-from perdure.kernel.state import Invocation, Link
+from perdure.kernel.state import AtServer, Invocation, Link, Orphaned
 from perdure.protocol import eras
 from perdure.protocol.fault_messages import host_error
 from perdure.protocol.faults import Fault, Outcome, Retry
@@ -46,18 +46,27 @@ def child_params(k: Context, link: Link, call: Invocation, child_id: int) -> byt
     """The client's params as this child must see them; untouched where nothing has to differ."""
     spec = k.specs[link.mount]
     crossing = call.era != link.era
-    named = bool(spec.prefix) and call.method in ("tools/call", "prompts/get", "completion/complete")
+    is_about_task = call.method in eras.TASK_METHODS
+    named = is_about_task or (
+        bool(spec.prefix) and call.method in ("tools/call", "prompts/get", "completion/complete")
+    )
     if not (crossing or named or call.token is not None or spec.builtin or call.inputs is not None):
         return call.params
     params = call_params(call)
     meta: Members = members(params["_meta"]) if "_meta" in params else {}
     if call.method in ("tools/call", "prompts/get"):
         params["name"] = Raw(_encode(call.name))
+    elif is_about_task:
+        params["taskId"] = Raw(_encode(_inner_task(k, call)))
     elif call.method == "completion/complete" and spec.prefix:
         params["ref"] = _inner_reference(params.get("ref", Raw(b"{}")), call.name)
     if link.era == "handshake":
         for key in eras.ENVELOPE_KEYS:
             meta.pop(key, None)
+        if call.era == "modern":
+            params.pop(
+                "task", None
+            )  # of the revision before; here it would make a task that the client cannot read
     elif call.era == "handshake":
         meta.update(envelope(k))
     if call.token is not None:
@@ -74,6 +83,12 @@ def child_params(k: Context, link: Link, call: Invocation, child_id: int) -> byt
     else:
         params.pop("_meta", None)
     return params
+
+
+def _inner_task(k: Context, call: Invocation) -> str:
+    """The server's own id of a task that a call is about."""
+    place = k.state.tasks[call.name].place
+    return place.inner if isinstance(place, AtServer | Orphaned) else call.name
 
 
 def call_params(call: Invocation) -> Members:

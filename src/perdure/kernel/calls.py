@@ -27,6 +27,7 @@
 | Probing | absent | Queued; (answered: unknown) where the call was only late, for its process may still do it |
 | Probing | still unknown | (answered: unknown) |
 | Probing | the server is lost | Held |
+| Queued, InFlight, Overdue, Held, Probing | it runs for `task_after_s` | the same; its request is answered with a task |
 | any | the client cancels | (forgotten) |
 | any | the session ends | (answered) |
 
@@ -57,7 +58,16 @@ from perdure.kernel.child_requests import send_request
 from perdure.kernel.client_requests import Incoming, scalar
 from perdure.kernel.context import Context
 from perdure.kernel.events import NotRecorded
-from perdure.kernel.internal_events import LivenessDoubted, ServerNeeded, SessionCallSucceeded
+from perdure.kernel.internal_events import (
+    CallDetached,
+    DetachedCallEnded,
+    LivenessDoubted,
+    ServerNeeded,
+    SessionCallSucceeded,
+    TaskAnswered,
+    TaskCreated,
+    TaskQuestionsChanged,
+)
 from perdure.kernel.metrics import Ending
 from perdure.kernel.state import (
     Answered,
@@ -65,6 +75,7 @@ from perdure.kernel.state import (
     Asking,
     Disabled,
     Draining,
+    Ended,
     ForCall,
     ForProbe,
     Held,
@@ -81,7 +92,17 @@ from perdure.kernel.state import (
     ReadKeys,
     Route,
     Stopped,
+    Task,
     UnreadKeys,
+)
+from perdure.kernel.task_frames import (
+    answer_to,
+    created_result,
+    error_in,
+    new_handle,
+    read_created,
+    with_handle,
+    with_related_handle,
 )
 from perdure.protocol import eras
 from perdure.protocol.fault_messages import host_error
@@ -102,7 +123,6 @@ from perdure.protocol.frames import (
     Members,
     RequestId,
     Response,
-    encode_error,
     encode_members,
     encode_notification,
     encode_raw_error,
@@ -245,7 +265,7 @@ def dispatch_ready(k: Context, mount: Mount) -> None:
             continue
         mount.queue.remove(seq)
         free -= 1
-        dispatch(k, link, call)
+        dispatch(k, k.task_link(call) or link, call)
 
 
 def _barred_keys(k: Context, mount: Mount) -> set[str]:
@@ -297,10 +317,16 @@ def on_answer(k: Context, link: Link, call: Invocation, response: Response) -> N
     if isinstance(call.state, Parked):
         keep_answer(k, call, response)
     elif response.result is not None:
-        if link.era == "modern" and call.era == "handshake" and ask_inputs(k, link, call, response.result):
+        is_asked = link.era == "modern" and (call.era == "handshake" or bool(call.task))
+        if is_asked and ask_inputs(k, link, call, response.result):
             return
         try:
             result = shape_result(k, call, link.era, response.result)
+            if (created := read_created(call, link.era, response.result)) is not None:
+                _answer_task(k, link, call, result, created)
+                return
+            if call.method in eras.TASK_METHODS:
+                result = _read_task_answer(k, link, call, response, result)
         except ValueError:
             fault = Fault("protocol", "unreadable_answer", link.generation, "the result is ambiguous")
             on_unreadable_answer(k, call, fault)
@@ -309,13 +335,19 @@ def on_answer(k: Context, link: Link, call: Invocation, response: Response) -> N
             k.emit(SessionCallSucceeded(link, call))
         _answer(k, call, result, response.extra)
     else:
+        if call.method in eras.TASK_METHODS:
+            k.emit(TaskAnswered(link, call, response))
+            task = k.state.tasks.get(call.name)
+            if task is not None and isinstance(task.place, Ended):
+                _answer_from_record(k, call, task)  # never "unknown task": the record says what became of it
+                return
         error = (
             response.error if response.error is not None else Raw(b'{"code":-32603,"message":"bad answer"}')
         )
         if call.era == "modern":
             error = modern_error(error)
         finish(k, call, "response_error")
-        k.to_client(encode_raw_error(call.public_id, error, response.extra))
+        _send_error(k, call, error, response.extra)
 
 
 def on_unreadable_answer(k: Context, call: Invocation, fault: Fault) -> None:
@@ -344,7 +376,17 @@ def _answer(k: Context, call: Invocation, result: Raw | bytes, extra: Members | 
     is_ours = ending == "tool_error" and k.specs[call.mount].builtin
     finish(k, call, ending, metrics.failure_code(result) if is_ours else "")
     k.state.metrics.consecutive_failures = 0
-    k.to_client(encode_result(call.public_id, result, extra))
+    if call.task:
+        k.emit(DetachedCallEnded(call, result=bytes(result)))
+    else:
+        k.to_client(encode_result(call.public_id, result, extra))
+
+
+def _send_error(k: Context, call: Invocation, error: Raw, extra: Members | None = None) -> None:
+    if call.task:
+        k.emit(DetachedCallEnded(call, error=bytes(error)))
+    else:
+        k.to_client(encode_raw_error(call.public_id, error, extra))
 
 
 def answer_error(
@@ -359,7 +401,7 @@ def answer_error(
 ) -> None:
     error = error_of(call, number, fault, outcome, retry, cause)
     finish(k, call, ending, fault.code)
-    k.to_client(encode_raw_error(call.public_id, error))
+    _send_error(k, call, error)
 
 
 def answer_unknown(k: Context, call: Invocation, fault: Fault) -> None:
@@ -412,6 +454,8 @@ def on_progress(k: Context, link: Link, params: Members) -> None:
     if call.progress is not None and value <= call.progress:
         return
     call.progress = value
+    if call.task:
+        return  # its request is answered, and with it the token ended
     public_params = {**params, "progressToken": Raw(_encode(call.token))}
     k.to_client(encode_notification("notifications/progress", encode_members(public_params)))
 
@@ -437,6 +481,8 @@ def withdraw(k: Context, call: Invocation, reason: str = "cancelled by the clien
         case _:
             pass
     finish(k, call, None)
+    if call.task:
+        k.emit(DetachedCallEnded(call))
     k.note("dispatch", call=call.seq, phase="cancelled")
 
 
@@ -444,12 +490,17 @@ def withdraw(k: Context, call: Invocation, reason: str = "cancelled by the clien
 
 
 def timers(k: Context) -> list[float]:
-    return [call.deadline for call in k.state.calls.values()] + server_requests.timers(k)
+    times = [call.deadline for call in k.state.calls.values()] + server_requests.timers(k)
+    if k.limits.task_after_s > 0:
+        times += [_task_due(k, call) for call in k.state.calls.values() if _may_become_task(k, call)]
+    return times
 
 
 def tick(k: Context) -> None:
     server_requests.tick(k)
     for call in list(k.state.calls.values()):
+        if _may_become_task(k, call) and _task_due(k, call) <= k.now:
+            _detach(k, call)
         if call.seq in k.state.calls and call.deadline <= k.now:
             _on_deadline(k, call)
 
@@ -637,11 +688,110 @@ def on_probe_answer(k: Context, link: Link, call: Invocation, response: Response
             answer_unknown(k, call, call.state.fault)
 
 
+# --- tasks -----------------------------------------------------------------------------------------------
+
+
+def _may_become_task(k: Context, call: Invocation) -> bool:
+    """Whether the client can be answered with a task: it says so, and its request has no answer yet."""
+    return (
+        k.limits.task_after_s > 0
+        and not call.task
+        and call.method == "tools/call"
+        and eras.TASKS in call.abilities
+        and not isinstance(call.state, Parked | Answered | Asking)
+        and k.has_task_room()
+    )
+
+
+def _task_due(k: Context, call: Invocation) -> float:
+    return call.accepted_at + k.limits.task_after_s
+
+
+def _detach(k: Context, call: Invocation) -> None:
+    call.task = new_handle(k.state.session.session_id, k.mint())
+    del k.state.ids[call.public_id]
+    k.note("dispatch", mount=call.mount, call=call.seq, phase="task")
+    k.emit(CallDetached(call))
+
+
+def _answer_task(k: Context, link: Link, call: Invocation, result: Raw | bytes, task: Members) -> None:
+    """The server goes on with the call as a task of its own: from now on `tasks` follows it."""
+    if not call.task and not k.has_task_room():
+        fault = Fault(
+            "resource", "too_many_tasks", link.generation, f"{k.limits.tasks} tasks are kept already"
+        )
+        answer_error(k, call, TOO_MANY_PENDING, fault, "unknown", "never", "host_error")
+        return
+    handle = call.task or new_handle(k.state.session.session_id, k.mint())
+    k.emit(TaskCreated(link, call, handle, task))
+    if call.task:
+        finish(k, call, "success")
+    else:
+        _answer(k, call, created_result(link.era, result, handle), None)
+
+
+def _read_task_answer(
+    k: Context, link: Link, call: Invocation, response: Response, result: Raw | bytes
+) -> Raw | bytes:
+    """The answer to a request about a task, with the handle in the place of the server's own id.
+
+    Where it is not about this task (another process gave its id to another one), the record answers.
+    """
+    task = k.state.tasks[call.name]
+    k.emit(TaskAnswered(link, call, response))
+    if call.method == "tasks/result":
+        return with_related_handle(result, call.name)
+    answer = members(result)
+    if "taskId" not in answer:
+        return result
+    if isinstance(task.place, Ended) and task.seen != with_handle(answer, call.name):
+        return shape_result(k, call, "handshake", answer_to(task, call.method, call.era))
+    return encode_members({**answer, "taskId": Raw(_encode(call.name))})
+
+
+def on_task_ended(k: Context, task: Task) -> None:
+    """Answer what waits for a server that will not say more about the task."""
+    for call in list(k.state.calls.values()):
+        is_about_it = call.method in eras.TASK_METHODS and call.name == task.handle
+        if is_about_it and isinstance(call.state, Queued):
+            _answer_from_record(k, call, task)
+
+
+def _answer_from_record(k: Context, call: Invocation, task: Task) -> None:
+    if call.method == "tasks/result" and task.result is None:
+        finish(k, call, "response_error")
+        _send_error(k, call, error_in(task))
+    else:
+        answer_result(k, call, "handshake", answer_to(task, call.method, call.era))
+
+
+def cancel_detached(k: Context, seq: int) -> None:
+    withdraw(k, k.state.calls[seq])
+
+
+def on_task_input(k: Context, seq: int, answers: Members) -> None:
+    """Hand the client's answers to the server that asked. Names that nobody asked under are ignored."""
+    call = k.state.calls[seq]
+    for identity, ask in list(k.state.asks.items()):
+        if ask.call != seq or ask.input_key not in answers:
+            continue
+        link = k.link(ask.mount, ask.generation)
+        if ask.child_id is None:
+            del k.state.asks[identity]
+            on_input_answer(k, identity, ask, Response(None, result=answers[ask.input_key]))
+        elif link is not None:
+            server_requests.take_answers(k, link, call, answers)
+    k.emit(TaskQuestionsChanged(call))
+
+
 # --- questions in the course of a call -------------------------------------------------------------------
 
 
 def park(k: Context, call: Invocation) -> None:
     """Answer the client's request with the open questions; the call itself goes on in its server."""
+    if call.task:
+        k.emit(TaskQuestionsChanged(call))
+        return
     if not isinstance(call.state, InFlight | Overdue):
         return
     ticket = f"perdure.{k.state.session.session_id}.{call.seq}.{k.mint()}"
@@ -742,6 +892,8 @@ def ask_inputs(k: Context, link: Link, call: Invocation, result: Raw) -> bool:
         call.state = Asking(link.generation, asked, {}, required.request_state)
         if not asked:
             _send_answers(k, link, call, call.state)
+        elif call.task:
+            k.emit(TaskQuestionsChanged(call))
     return True
 
 
@@ -752,7 +904,7 @@ def on_input_answer(k: Context, identity: int, ask: Ask, response: Response) -> 
     assert link is not None
     if response.result is None:
         finish(k, call, "response_error")
-        k.to_client(encode_raw_error(call.public_id, response.error or Raw(b"{}")))
+        _send_error(k, call, response.error or Raw(b"{}"))
         return
     waiting = {number: key for number, key in call.state.waiting.items() if number != identity}
     answers = {**call.state.answers, ask.input_key: bytes(response.result)}
@@ -767,7 +919,7 @@ def on_input_expired(k: Context, call: Invocation) -> None:
 
 def _abort(k: Context, call: Invocation, code: int, message: str) -> None:
     finish(k, call, "response_error")
-    k.to_client(encode_error(call.public_id, code, message))
+    _send_error(k, call, Raw(_encode({"code": code, "message": message})))
 
 
 def _send_answers(k: Context, link: Link, call: Invocation, asking: Asking) -> None:

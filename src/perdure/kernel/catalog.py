@@ -86,6 +86,7 @@ class Public:
         version: str,
         profile: str,
         host_tools: Callable[[], Sequence[ToolEntry]],
+        makes_tasks: bool = False,
     ) -> None:
         self._state = state
         self._specs = specs
@@ -93,6 +94,7 @@ class Public:
         self._version = version
         self._profile = profile
         self._host_tools = host_tools
+        self._makes_tasks = makes_tasks
         self._stale = True
         self._tools: dict[str, ToolEntry] = {}
         self._aliases: dict[str, str] = {}
@@ -221,11 +223,19 @@ class Public:
         self._refresh()
         return self._identities.get(mount) or _identity(self.server_info()) or _HOST
 
-    def capabilities(self) -> bytes:
-        """What the session can do. It is said once, so it promises what any mount may come to offer."""
+    def capabilities(self, era: Era) -> bytes:
+        """What the session can do. It is said once, so it promises what any mount may come to offer.
+
+        Tasks are an extension in 2026, and a capability of their own in the revision before.
+        """
         only = self._wrapped_catalog()
         if only is not None:
             declared = members(only.capabilities)
+            if era == "modern":
+                declared.pop("tasks", None)
+            if self._makes_tasks:
+                extensions = _object(declared.get("extensions", Raw(b"{}")))
+                declared["extensions"] = encode_members({eras.TASKS: Raw(b"{}"), **extensions})
             for kind in ("tools", "prompts", "resources"):
                 if kind in declared:
                     declared[kind] = encode_members({**_object(declared[kind]), "listChanged": Raw(b"true")})
@@ -237,8 +247,10 @@ class Public:
             "logging": {},
             "completions": {},
         }
-        for kind in ("experimental", "extensions"):
+        for kind in ("experimental", "extensions", *(("tasks",) if era == "handshake" else ())):
             merged: Members = {}
+            if kind == "extensions" and self._makes_tasks:
+                merged[eras.TASKS] = Raw(b"{}")
             for mount in self._state.mounts.values():
                 if mount.catalog is not None:
                     declared = members(mount.catalog.capabilities)

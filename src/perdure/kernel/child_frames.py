@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from perdure.kernel import calls, metrics, mounts, server_requests, subscriptions
+from perdure.kernel import calls, metrics, mounts, server_requests, subscriptions, tasks
 from perdure.kernel.catalog import CHANGED
 from perdure.kernel.client_requests import scalar
 from perdure.kernel.context import Context
@@ -22,6 +22,7 @@ from perdure.kernel.state import (
     ForPing,
     ForProbe,
     ForSession,
+    ForTask,
     Link,
     Live,
 )
@@ -41,6 +42,7 @@ from perdure.protocol.frames import (
 )
 
 _LIST_CHANGES: Final = frozenset(CHANGED.values())
+_TASK_STATUS: Final = frozenset({"notifications/tasks", "notifications/tasks/status"})
 
 
 def on_frame(k: Context, event: ChildFrame) -> None:
@@ -108,6 +110,8 @@ def _on_response(k: Context, link: Link, response: Response) -> None:
             pass
         case ForListen():
             subscriptions.on_stream_ended(k, link, response)
+        case ForTask(handle):
+            tasks.on_own_answer(k, link, handle, response)
 
 
 def on_noise(k: Context, event: ChildNoise) -> None:
@@ -153,6 +157,8 @@ def _on_notification(k: Context, link: Link, note: Notification) -> None:
         pass  # a candidate is not heard of before it serves
     elif note.method == "notifications/resources/updated":
         subscriptions.on_updated(k, params)
+    elif note.method in _TASK_STATUS:
+        tasks.on_status(k, link, params)
     elif note.method == "notifications/message":
         subscriptions.on_log_message(k, link, note, params)
     elif note.method == eras.NOTICE and k.specs[link.mount].builtin:

@@ -13,12 +13,22 @@ from perdure.protocol.frames import Members, encode_members, encode_request
 _encode = msgspec.json.encode
 
 
-def send_request(k: Context, link: Link, method: str, params: Members, purpose: Purpose) -> int:
-    """A request of the host's own to a child."""
+def send_request(
+    k: Context,
+    link: Link,
+    method: str,
+    params: Members,
+    purpose: Purpose,
+    capabilities: bytes | None = None,
+) -> int:
+    """A request of the host's own to a child, with these capabilities in place of the client's."""
     identity = k.mint()
     k.state.routes[identity] = Route(link.mount, link.generation, purpose)
     if link.era == "modern":
-        params = {**params, "_meta": encode_members(envelope(k))}
+        meta = envelope(k)
+        if capabilities is not None:
+            meta[eras.META_CAPABILITIES] = Raw(capabilities)
+        params = {**params, "_meta": encode_members(meta)}
     k.to_child(link, encode_request(identity, method, encode_members(params) if params else None))
     return identity
 

@@ -126,7 +126,8 @@ def _startup_grace(k: Context) -> float:
 
 
 def _opening_result(k: Context, method: str) -> bytes:
-    result: dict[str, object] = {"capabilities": Raw(k.public.capabilities())}
+    era: eras.Era = "handshake" if method == "initialize" else "modern"
+    result: dict[str, object] = {"capabilities": Raw(k.public.capabilities(era))}
     if method == "initialize":
         result = {
             "protocolVersion": k.state.session.version,

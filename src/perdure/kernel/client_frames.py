@@ -15,6 +15,7 @@ from perdure.kernel.client_requests import Incoming, Refusal, open_request, refu
 from perdure.kernel.context import Context
 from perdure.kernel.events import ClientFrame, ClientOversize
 from perdure.kernel.state import Cataloguing, Draining, Live, Waiter
+from perdure.protocol.eras import TASK_METHODS
 from perdure.protocol.frames import (
     INVALID_REQUEST,
     Malformed,
@@ -152,6 +153,8 @@ def _route(k: Context, request: Incoming) -> None:
         routing.prompt(k, request)
     elif method == "completion/complete":
         routing.complete(k, request)
+    elif method in TASK_METHODS:
+        routing.task(k, request)
     else:
         routing.unknown(k, request)
 

@@ -12,8 +12,10 @@ from msgspec import Raw
 from perdure.kernel.catalog import Public, ToolEntry
 from perdure.kernel.events import Effect, Note, ToChild, ToClient
 from perdure.kernel.state import (
+    AtServer,
     ChildCatalog,
     Disabled,
+    Draining,
     Idle,
     InFlight,
     Invocation,
@@ -23,7 +25,9 @@ from perdure.kernel.state import (
     Overdue,
     Session,
     State,
+    Task,
 )
+from perdure.protocol import eras
 from perdure.protocol.faults import Fault
 from perdure.protocol.mounts import Limits, MountSpec
 from perdure.protocol.pending_trust import UntrustedFile
@@ -60,6 +64,10 @@ class Context(ABC):
         untrusted: tuple[UntrustedFile, ...] = (),
         places: Callable[[], dict[str, str]] = dict,
         host_tools: HostTools | None = None,
+        tasks: dict[str, Task] | None = None,
+        owner: str = "",
+        host: str = "",
+        epoch: float = 0.0,
         seed: int = 1,
     ) -> None:
         self.specs = dict(specs)
@@ -71,6 +79,9 @@ class Context(ABC):
         self.render = render
         self.detail = detail
         self.profile = profile
+        self.owner = owner  # whose tasks the session may see, where clients are told apart
+        self.host = host  # this process, in the records of tasks
+        self.epoch = epoch  # what to add to `now` for the time of day
         self.now = now
         self.out: list[Effect] = []
         known, accepted = catalogs or {}, tools or {}
@@ -88,6 +99,7 @@ class Context(ABC):
                 for name, spec in specs.items()
             },
             file_faults={source: list(faults) for source, faults in (file_faults or {}).items()},
+            tasks={} if tasks is None else tasks,  # shared, where one process has many sessions
             jitter=seed,
         )
         self.host_tools = None if wrapped else host_tools
@@ -102,6 +114,7 @@ class Context(ABC):
             version=self.version,
             profile=self.profile,
             host_tools=entries,
+            makes_tasks=self.limits.task_after_s > 0,
         )
 
     @abstractmethod
@@ -151,6 +164,33 @@ class Context(ABC):
             if self.public.resource_owner(uri) == mount.name
         )
         return sorted(wanted)
+
+    def task_link(self, call: Invocation) -> Link | None:
+        """The fenced generation that has the task which a request is about; None where the serving one is asked."""
+        task = self.state.tasks.get(call.name) if call.method in eras.TASK_METHODS else None
+        if task is None or not isinstance(task.place, AtServer) or not self.is_own(task):
+            return None
+        link = self.link(task.mount, task.place.generation)
+        return link if link is not None and isinstance(link.stage, Draining) else None
+
+    def tasks_at(self, link: Link) -> list[Task]:
+        """The tasks of this session that run in a generation."""
+        return [
+            task
+            for task in self.state.tasks.values()
+            if isinstance(task.place, AtServer)
+            and (task.mount, task.place.generation) == (link.mount, link.generation)
+            and self.is_own(task)
+        ]
+
+    def has_task_room(self) -> bool:
+        """Whether one more task can be kept (law 8)."""
+        kept = self.state.tasks.values()
+        return len(kept) < self.limits.tasks and sum(len(t.seen) for t in kept) < self.limits.task_bytes
+
+    def is_own(self, task: Task) -> bool:
+        """Whether this session made the task: then its generation is one of ours."""
+        return task.session == self.state.session.session_id
 
     def is_client_listening(self) -> bool:
         """Whether the client would hear of a changed list."""

@@ -1,17 +1,19 @@
 """The kernel: one event in, its effects out, nothing else happens.
 
-Three state machines decide; each has its states, its transition table and all its transitions in one module:
+Four state machines decide; each has its states, its transition table and all its transitions in one module:
 
 | machine | decides |
 |---|---|
 | calls | when a request is dispatched, and its one answer: accept, dispatch, answer, deadline, cancel, loss, probe |
 | mounts | the life of a server: start, handshake, catalog, restart, circuit, rollout |
 | client | the session of the client: era, handshake, lists; `subscriptions` has what the client wants to hear of |
+| tasks | work that outlives its request, under handles of the host's own |
 
 They never call each other: what one of them has to tell is an event of `internal_events`, and the table at the end of this
 module says which machines hear it, in which order. Frames come in through `client_frames` (with `client_requests` and
 `routing`) and `child_frames`, which find out what they mean and whom they concern. `server_requests` holds the questions of
-servers to the client. `call_frames`, `child_handshake`, `catalog` and `cache_hints` compute, and change nothing.
+servers to the client. `call_frames`, `task_frames`, `child_handshake`, `catalog` and `cache_hints` compute, and change
+nothing.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from perdure.kernel import (
     server_requests,
     snapshot,
     subscriptions,
+    tasks,
 )
 from perdure.kernel.context import Context
 from perdure.kernel.events import (
@@ -55,10 +58,12 @@ from perdure.kernel.events import (
     Tick,
 )
 from perdure.kernel.internal_events import (
+    CallDetached,
     CatalogSettled,
     ClientArrived,
     ClientLeaves,
     ClientReady,
+    DetachedCallEnded,
     GenerationAlive,
     GenerationLost,
     GenerationRetired,
@@ -74,7 +79,14 @@ from perdure.kernel.internal_events import (
     RequestResumed,
     ServerNeeded,
     SessionCallSucceeded,
+    TaskAnswered,
+    TaskCancelled,
+    TaskCreated,
+    TaskEnded,
+    TaskInputGiven,
+    TaskQuestionsChanged,
     ToolGroupSet,
+    WatchedTasksChanged,
 )
 from perdure.kernel.state import Invocation, Session
 
@@ -165,6 +177,7 @@ def _tick(k: Kernel, event: Tick) -> None:
         mounts.tick(k, mount)
     calls.tick(k)
     client.tick(k)
+    tasks.forget_expired(k)
 
 
 def _reload(k: Kernel, event: Reload) -> None:
@@ -173,6 +186,7 @@ def _reload(k: Kernel, event: Reload) -> None:
 
 
 def _generation_serves(k: Kernel, event: GenerationServes) -> None:
+    tasks.on_generation_serves(k, event.link)
     subscriptions.restore(k, event.link)
     server_requests.resume_deferred(k, event.link)
     calls.probe_held(k, k.state.mounts[event.link.mount])
@@ -180,7 +194,18 @@ def _generation_serves(k: Kernel, event: GenerationServes) -> None:
 
 def _generation_lost(k: Kernel, event: GenerationLost) -> None:
     server_requests.cancel_of(k, event.link)
+    tasks.on_generation_lost(k, event.link)
     calls.on_generation_lost(k, event.link, event.fault)
+
+
+def _generation_retired(k: Kernel, event: GenerationRetired) -> None:
+    server_requests.cancel_of(k, event.link)
+    tasks.on_generation_lost(k, event.link)
+
+
+def _mount_unavailable(k: Kernel, event: MountUnavailable) -> None:
+    tasks.on_mount_unavailable(k, event.mount)
+    calls.give_up_waiting(k, event.mount)
 
 
 _HANDLERS: Final[dict[type[Any], Callable[[Kernel, Any], None]]] = {
@@ -207,9 +232,9 @@ _HANDLERS: Final[dict[type[Any], Callable[[Kernel, Any], None]]] = {
     SessionCallSucceeded: lambda k, e: subscriptions.on_session_call(k, e.link, e.call),
     GenerationServes: _generation_serves,
     GenerationLost: _generation_lost,
-    GenerationRetired: lambda k, e: server_requests.cancel_of(k, e.link),
+    GenerationRetired: _generation_retired,
     GenerationAlive: lambda k, e: calls.on_alive(k, e.link),
-    MountUnavailable: lambda k, e: calls.give_up_waiting(k, e.mount),
+    MountUnavailable: _mount_unavailable,
     CatalogSettled: lambda k, e: client.flush_waiters(k),
     ListsChanged: lambda k, e: subscriptions.announce_lists(k, e.kinds),
     ListsDoubted: lambda k, e: mounts.on_lists_changed(k, e.link),
@@ -221,5 +246,14 @@ _HANDLERS: Final[dict[type[Any], Callable[[Kernel, Any], None]]] = {
     InputNeeded: lambda k, e: calls.park(k, e.call),
     InputAnswered: lambda k, e: calls.on_input_answer(k, e.identity, e.ask, e.response),
     InputExpired: lambda k, e: calls.on_input_expired(k, e.call),
+    TaskCreated: lambda k, e: tasks.on_created(k, e),
+    CallDetached: lambda k, e: tasks.on_detached(k, e),
+    DetachedCallEnded: lambda k, e: tasks.on_call_ended(k, e),
+    TaskQuestionsChanged: lambda k, e: tasks.on_questions_changed(k, e),
+    TaskAnswered: lambda k, e: tasks.on_answered(k, e),
+    TaskEnded: lambda k, e: calls.on_task_ended(k, e.task),
+    TaskCancelled: lambda k, e: calls.cancel_detached(k, e.seq),
+    TaskInputGiven: lambda k, e: calls.on_task_input(k, e.seq, e.answers),
+    WatchedTasksChanged: lambda k, e: subscriptions.sync_all(k),
     ToolGroupSet: lambda k, e: client.set_tool_group(k, e.group, is_enabled=e.is_enabled),
 }

@@ -198,6 +198,13 @@ class SaveTools(_Event, frozen=True):
     held: dict[str, str]
 
 
+class SaveTask(_Event, frozen=True):
+    """A task as it stands now; empty data where it is forgotten."""
+
+    handle: str
+    data: bytes
+
+
 class Note(_Event, frozen=True):
     """A record for the event log: no content, no secrets."""
 
@@ -209,4 +216,4 @@ class Exit(_Event, frozen=True):
     pass
 
 
-Effect = ToClient | ToChild | Spawn | Stop | Throttle | SaveCatalog | SaveTools | Note | Exit
+Effect = ToClient | ToChild | Spawn | Stop | Throttle | SaveCatalog | SaveTools | SaveTask | Note | Exit

@@ -11,6 +11,9 @@
 | ListsDoubted | subscriptions | mounts |
 | RequestResumed | client | the router of client frames |
 | InputNeeded, InputAnswered, InputExpired | server requests | calls |
+| TaskCreated, CallDetached, TaskAnswered, DetachedCallEnded, TaskQuestionsChanged | calls | tasks |
+| TaskEnded, TaskCancelled, TaskInputGiven | tasks | calls |
+| WatchedTasksChanged | tasks | subscriptions |
 | ToolGroupSet | the host's own tools | client |
 """
 
@@ -20,9 +23,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from perdure.kernel.state import Ask, Invocation, Link, Mount, Waiter
+from perdure.kernel.state import Ask, Invocation, Link, Mount, Task, Waiter
 from perdure.protocol.faults import Fault
-from perdure.protocol.frames import Response
+from perdure.protocol.frames import Members, Response
 
 
 class _InternalEvent(msgspec.Struct, frozen=True):
@@ -143,6 +146,67 @@ class InputExpired(_InternalEvent, frozen=True):
     """The client left such a question unanswered."""
 
     call: Invocation
+
+
+# --- calls and tasks -------------------------------------------------------------------------------------------
+
+
+class TaskCreated(_InternalEvent, frozen=True):
+    """A server answered a call with a task, which the client will know by this handle."""
+
+    link: Link
+    call: Invocation
+    handle: str
+    task: Members
+
+
+class CallDetached(_InternalEvent, frozen=True):
+    """A call runs for so long that it goes on as the task `call.task`."""
+
+    call: Invocation
+
+
+class DetachedCallEnded(_InternalEvent, frozen=True):
+    """Such a call has its result, or its error; neither where it was cancelled."""
+
+    call: Invocation
+    result: bytes | None = None
+    error: bytes | None = None
+
+
+class TaskQuestionsChanged(_InternalEvent, frozen=True):
+    """A server asks something in the course of such a call, or has its answer."""
+
+    call: Invocation
+
+
+class TaskAnswered(_InternalEvent, frozen=True):
+    """A server answered a request about a task."""
+
+    link: Link
+    call: Invocation
+    response: Response
+
+
+class TaskEnded(_InternalEvent, frozen=True):
+    """Requests about it that still wait can be answered."""
+
+    task: Task
+
+
+class TaskCancelled(_InternalEvent, frozen=True):
+    seq: int
+
+
+class TaskInputGiven(_InternalEvent, frozen=True):
+    """The client answers questions of such a call, by their names."""
+
+    seq: int
+    answers: Members
+
+
+class WatchedTasksChanged(_InternalEvent, frozen=True):
+    """Another set of tasks runs on a server: its stream must tell of those that the client wants to hear of."""
 
 
 # --- from the host's own tools ---------------------------------------------------------------------------------

@@ -646,7 +646,7 @@ def _retire(k: Context, link: Link) -> None:
 def stop_drained(k: Context, mount: Mount) -> None:
     """A fenced generation leaves when its last call is answered."""
     for link in list(mount.links.values()):
-        if isinstance(link.stage, Draining) and not k.calls_on(link):
+        if isinstance(link.stage, Draining) and not k.calls_on(link) and not k.tasks_at(link):
             _retire(k, link)
             _stop(k, mount, link)
 
@@ -933,6 +933,6 @@ def _is_idle(k: Context, mount: Mount) -> bool:
         return False
     if not isinstance(mount.rollout, Settled):
         return False  # its candidate would take over from whatever is started meanwhile
-    if k.wanted_uris(mount):
-        return False  # someone waits for its updates
+    if k.wanted_uris(mount) or any(k.tasks_at(link) for link in mount.links.values()):
+        return False  # someone waits for its updates, or for a task
     return not any(c.mount == mount.name for c in k.state.calls.values())

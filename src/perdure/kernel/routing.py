@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from perdure.kernel import calls, client, server_requests, subscriptions
+from perdure.kernel import calls, client, server_requests, subscriptions, tasks
 from perdure.kernel.catalog import HOST_MOUNT
 from perdure.kernel.client_requests import Incoming, Refusal, refuse_if_closing, reply, scalar, text
 from perdure.kernel.context import Context
 from perdure.kernel.state import Invocation
+from perdure.kernel.task_frames import declares_tasks
 from perdure.protocol import eras
 from perdure.protocol.frames import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, members
 from perdure.protocol.mounts import MountSpec
@@ -31,7 +32,10 @@ def _accept(k: Context, request: Incoming, mount: str, name: str) -> None:
         token=request.token,
     )
     if request.era == "modern":
-        call.abilities = server_requests.abilities(bytes(request.meta[eras.META_CAPABILITIES]))
+        capabilities = request.meta[eras.META_CAPABILITIES]
+        call.abilities = server_requests.abilities(bytes(capabilities))
+        if declares_tasks(capabilities):
+            call.abilities += (eras.TASKS,)
         if isinstance(level, str) and level in eras.LOG_LEVELS:
             call.log_level = level
             subscriptions.raise_level(k, mount, level)
@@ -107,6 +111,20 @@ def complete(k: Context, request: Incoming) -> None:
     if target is None:
         raise Refusal(INVALID_PARAMS, "no server here has the prompt or the resource that ref names.")
     _accept(k, request, *target)
+
+
+def task(k: Context, request: Incoming) -> None:
+    """A request about a task: answered from its record, or by the server that has it."""
+    if request.era == "handshake" and request.method == "tasks/update":
+        unknown(k, request)
+        return
+    tasks.check_client(request)
+    if request.method == "tasks/list":
+        tasks.list_own(k, request)
+        return
+    running = tasks.answer(k, request, text(request, "taskId"))
+    if running is not None:
+        _accept(k, request, running.mount, running.handle)
 
 
 def set_level(k: Context, request: Incoming) -> None:

@@ -215,11 +215,20 @@ def ask_for_call(k: Context, link: Link, call: Invocation, required: InputRequir
     for key, question in required.questions.items():
         identity = k.mint()
         asked[identity] = key
+        params = None if question.params is msgspec.UNSET else bytes(question.params)
+        kept = params if call.task else None
         k.state.asks[identity] = Ask(
-            link.mount, link.generation, None, question.method, call.seq, key, asked_at=k.now
+            link.mount,
+            link.generation,
+            None,
+            question.method,
+            call.seq,
+            key,
+            params=kept,
+            asked_at=k.now,
         )
-        params = None if question.params is msgspec.UNSET else question.params
-        k.to_client(encode_request(identity, question.method, params))
+        if not call.task:  # of a task the client is told when it asks how it stands
+            k.to_client(encode_request(identity, question.method, params))
     return asked
 
 
@@ -322,7 +331,8 @@ def withdraw_for(k: Context, call: Invocation) -> None:
 
 def _drop(k: Context, identity: int, ask: Ask, reason: str) -> None:
     del k.state.asks[identity]
-    if not _is_parked(ask):
+    asker = k.state.calls.get(ask.call)
+    if not _is_parked(ask) and not (asker is not None and asker.task):
         params = _encode({"requestId": identity, "reason": reason})
         k.to_client(encode_notification("notifications/cancelled", params))
 

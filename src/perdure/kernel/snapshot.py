@@ -158,7 +158,11 @@ def _read_extension(code: int, data: memoryview) -> int:
 
 
 def _listed_calls(state: State) -> list[Invocation]:
-    return [call for call in state.calls.values() if not isinstance(call.state, Parked | Answered)]
+    return [
+        call
+        for call in state.calls.values()
+        if not isinstance(call.state, Parked | Answered) and not call.task
+    ]
 
 
 def _check_consistent(state: State, specs: Mapping[str, MountSpec], limits: Limits) -> None:

@@ -7,6 +7,7 @@ States are sum types: one class per state with just that state's data.
     Link.stage      Spawned → Opening → Cataloguing → Live → Draining
     Mount.rollout   Settled → Preparing → Announced → Settled
     Invocation      Queued → InFlight → (answered)                           (table in `calls`)
+    Task.place      AtServer, InCall → Ended                                 (table in `tasks`)
 """
 
 from __future__ import annotations
@@ -171,6 +172,8 @@ class Link(msgspec.Struct):
     deferred: list[bytes] = []
     """What it asked before it, or the client, was ready for that."""
     subscribed: list[str] = []
+    watched: list[str] = []
+    """The tasks, by the server's own ids, of which its stream tells."""
     stream: Stream = NoStream()
     streams_reopened: int = 0
     ping_until: float | None = None
@@ -339,6 +342,8 @@ class Invocation(msgspec.Struct):
     abilities: tuple[str, ...] = ()
     inputs: bytes | None = None
     is_wait: bool = False
+    task: str = ""
+    """The handle of the task that the call became: its request has been answered with it."""
 
     def is_on(self, link: Link) -> bool:
         """Whether this generation still owes something for the call."""
@@ -389,7 +394,15 @@ class ForListen(msgspec.Struct, frozen=True, tag=True):
     """The stream on which a 2026 server announces changes: its answer comes when the stream ends."""
 
 
-Purpose = ForCall | ForProbe | ForInitialize | ForDiscover | ForList | ForPing | ForSession | ForListen
+class ForTask(msgspec.Struct, frozen=True, tag=True):
+    """Whether a new generation knows a task that was started on an earlier one."""
+
+    handle: str
+
+
+Purpose = (
+    ForCall | ForProbe | ForInitialize | ForDiscover | ForList | ForPing | ForSession | ForListen | ForTask
+)
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -422,6 +435,57 @@ class Ask(msgspec.Struct, frozen=True):
     running: tuple[int, ...] = ()
 
 
+# --- tasks ------------------------------------------------------------------------------------------
+
+
+class AtServer(msgspec.Struct, frozen=True, tag=True):
+    """A server made it and knows how it stands. The generation counts in the session that made the task."""
+
+    inner: str
+    generation: int
+
+
+class Orphaned(msgspec.Struct, frozen=True, tag=True):
+    """The process that made it is gone. A successor may know it: one with a store of its own, or a remote server."""
+
+    inner: str
+
+
+class InCall(msgspec.Struct, frozen=True, tag=True):
+    """The host made it of a call that runs long."""
+
+    seq: int
+
+
+class Ended(msgspec.Struct, frozen=True, tag=True):
+    """Nothing changes any more. It is kept until its time to live is over."""
+
+
+TaskPlace = AtServer | Orphaned | InCall | Ended
+
+
+class Task(msgspec.Struct):
+    """A task under the host's own handle, which is unique over servers and outlives them.
+
+    `seen` is the task as the client was last told of it, whole: with its result, or its error.
+    """
+
+    handle: str
+    mount: str
+    tool: str
+    place: TaskPlace
+    seen: bytes
+    era: Era = "modern"
+    created: str = ""
+    expires: float | None = None
+    """In seconds since 1970; None where its server keeps it without a limit."""
+    owner: str = ""
+    session: str = ""
+    host: str = ""
+    result: bytes | None = None
+    """What `tasks/result` of the handshake era answers, once it was seen."""
+
+
 # --- the client's session -----------------------------------------------------------------------------
 
 
@@ -443,6 +507,7 @@ class Listen(msgspec.Struct, frozen=True):
     public_id: RequestId
     kinds: tuple[str, ...]
     uris: tuple[str, ...]
+    tasks: tuple[str, ...] = ()
 
 
 class New(msgspec.Struct, frozen=True, tag=True):
@@ -573,6 +638,7 @@ class State(msgspec.Struct):
     routes: dict[int, Route] = {}
     asks: dict[int, Ask] = {}
     waiters: list[Waiter] = []
+    tasks: dict[str, Task] = {}
     metrics: Metrics = msgspec.field(default_factory=Metrics)
     file_faults: dict[str, list[Fault]] = {}
     """What is wrong with the files that the host reads, by which kind of file it is."""

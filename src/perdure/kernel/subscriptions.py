@@ -27,6 +27,7 @@ from perdure.kernel.client_requests import Incoming, scalar
 from perdure.kernel.context import Context
 from perdure.kernel.internal_events import ListsDoubted
 from perdure.kernel.state import (
+    AtServer,
     ForListen,
     ForSession,
     InFlight,
@@ -40,6 +41,7 @@ from perdure.kernel.state import (
     StreamEnded,
     StreamOpen,
 )
+from perdure.kernel.task_frames import declares_tasks, declaring_tasks
 from perdure.protocol import eras
 from perdure.protocol.frames import (
     INVALID_PARAMS,
@@ -69,6 +71,7 @@ class _Filter(msgspec.Struct):
     promptsListChanged: bool | None = None
     resourcesListChanged: bool | None = None
     resourceSubscriptions: list[str] | None = None
+    taskIds: list[str] | None = None
 
 
 # --- to the client ---------------------------------------------------------------------------------------
@@ -140,7 +143,15 @@ def open_listen(k: Context, request: Incoming) -> None:
         )
         return
     session = k.state.session
+    if wanted.taskIds is not None and not declares_tasks(request.meta.get(eras.META_CAPABILITIES)):
+        data: dict[str, object] = {"requiredCapabilities": {"extensions": {eras.TASKS: {}}}}
+        metrics.ended(k, request.method, k.now, "host_error")
+        message = f"taskIds needs the client capability {eras.TASKS}."
+        k.to_client(encode_error(request.id, eras.MISSING_CAPABILITY, message, data))
+        return
     uris = tuple(wanted.resourceSubscriptions or ())
+    known = (k.state.tasks.get(handle) for handle in dict.fromkeys(wanted.taskIds or ()))
+    tasks = tuple(task.handle for task in known if task is not None and task.owner == k.owner)
     if len(session.listens) >= k.limits.listens or len(uris) > k.limits.subscriptions:
         metrics.ended(k, request.method, k.now, "host_error")
         most, each = k.limits.listens, k.limits.subscriptions
@@ -148,10 +159,12 @@ def open_listen(k: Context, request: Incoming) -> None:
         k.to_client(encode_error(request.id, INVALID_PARAMS, message))
         return
     kinds = tuple(kind for field, kind in _FILTER.items() if getattr(wanted, field))
-    session.listens.append(Listen(request.id, kinds, uris))
+    session.listens.append(Listen(request.id, kinds, uris, tasks))
     honored: dict[str, object] = {field: True for field, kind in _FILTER.items() if kind in kinds}
     if uris:
         honored["resourceSubscriptions"] = list(uris)
+    if tasks:
+        honored["taskIds"] = list(tasks)
     params: Members = {
         "notifications": Raw(_encode(honored)),
         "_meta": encode_members({eras.META_SUBSCRIPTION: Raw(_encode(request.id))}),
@@ -255,7 +268,10 @@ def sync_all(k: Context) -> None:
 def sync(k: Context, link: Link) -> None:
     wanted = k.wanted_uris(k.state.mounts[link.mount])
     if link.era == "modern":
-        if isinstance(link.stream, NoStream) or wanted != link.subscribed:
+        if isinstance(link.stream, NoStream) or (wanted, watched_tasks(k, link)) != (
+            link.subscribed,
+            link.watched,
+        ):
             _open_stream(k, link, wanted)
         return
     for uri in wanted:
@@ -272,8 +288,12 @@ def _open_stream(k: Context, link: Link, uris: list[str]) -> None:
     wanted: dict[str, object] = dict.fromkeys(_FILTER, True)
     if uris:
         wanted["resourceSubscriptions"] = uris
+    capabilities = None
+    if tasks := watched_tasks(k, link):
+        wanted["taskIds"] = tasks
+        capabilities = declaring_tasks(k.state.session.capabilities)
     params: Members = {"notifications": Raw(_encode(wanted))}
-    child_id = send_request(k, link, "subscriptions/listen", params, ForListen())
+    child_id = send_request(k, link, "subscriptions/listen", params, ForListen(), capabilities)
     match link.stream:
         case StreamAsked(old) | StreamOpen(old):
             k.state.routes.pop(old, None)
@@ -282,6 +302,14 @@ def _open_stream(k: Context, link: Link, uris: list[str]) -> None:
             pass
     link.stream = StreamAsked(child_id)
     link.subscribed = uris
+    link.watched = tasks
+
+
+def watched_tasks(k: Context, link: Link) -> list[str]:
+    """The tasks of a generation, by its own ids, that a stream of the client wants to hear of."""
+    wanted = {handle for listen in k.state.session.listens for handle in listen.tasks}
+    places = (task.place for task in k.tasks_at(link) if task.handle in wanted)
+    return sorted(place.inner for place in places if isinstance(place, AtServer))
 
 
 def on_acknowledged(k: Context, link: Link) -> None:

@@ -27,6 +27,8 @@ LATEST_MODERN: Final = MODERN_VERSIONS[-1]
 SUPPORTED_VERSIONS: Final = (*MODERN_VERSIONS, *reversed(HANDSHAKE_VERSIONS))
 
 _PREFIX: Final = "io.modelcontextprotocol/"
+TASKS: Final = _PREFIX + "tasks"
+"""The extension under which a call can be answered with a task."""
 META_VERSION: Final = _PREFIX + "protocolVersion"
 META_CLIENT: Final = _PREFIX + "clientInfo"
 META_CAPABILITIES: Final = _PREFIX + "clientCapabilities"
@@ -59,6 +61,8 @@ CACHEABLE: Final = frozenset(
         "server/discover",
     }
 )
+TASK_METHODS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel", "tasks/result", "tasks/list"})
+MODERN_TASK_METHODS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 INPUT_METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 

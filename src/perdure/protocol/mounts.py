@@ -97,6 +97,14 @@ class Limits(msgspec.Struct, frozen=True):
     """How long a server may take to answer the ping that follows a call's deadline. After that the host replaces it."""
     probe_s: Seconds = 10.0
     """How long a probe may take. Then the outcome of the lost call stays unknown."""
+    task_after_s: Seconds = 0.0
+    """After how long a tool call becomes a task, for a client that supports tasks (`--task-after`). 0: never."""
+    tasks: Count = 1024
+    """Tasks that are kept, running and ended. A call beyond it becomes no task; one that its server made is refused."""
+    task_bytes: Positive = 64 * 1024 * 1024
+    """Size of the kept results of tasks together. Above it, no call becomes a task."""
+    task_ttl_s: Seconds = 3600.0
+    """How long a task that the host made is kept after its start."""
     question_s: Seconds = 3600.0
     """How long a question of a server waits for the client's answer. Then the host withdraws it."""
     list_grace_s: Seconds = 5.0

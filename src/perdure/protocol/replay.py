@@ -47,6 +47,9 @@ READ_METHODS = frozenset(
         "prompts/get",
         "completion/complete",
         "logging/setLevel",
+        "tasks/get",
+        "tasks/result",
+        "tasks/cancel",
         "server/discover",
     }
 )
