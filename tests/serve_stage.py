@@ -182,6 +182,7 @@ class ServeStage:
             said=lambda *_: None,
             save_catalog=lambda *_: None,
             save_tools=lambda _: None,
+            save_task=lambda *_: None,
             loop=asyncio.get_running_loop(),
         )
         self.sessions.append(session)

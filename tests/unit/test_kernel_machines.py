@@ -1,4 +1,4 @@
-"""The kernel is three state machines: their tables name every state, and every transition is in the machine's own module."""
+"""The kernel is a few state machines: their tables name every state, and every transition is in the machine's own module."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, get_args
 
 import pytest
 
-from perdure.kernel import calls, client, core, mounts, state, subscriptions
+from perdure.kernel import calls, client, core, mounts, state, subscriptions, tasks
 
 KERNEL = Path(core.__file__).parent
-MACHINES = ("calls", "mounts", "client", "subscriptions")
+MACHINES = ("calls", "mounts", "client", "subscriptions", "tasks")
 # The attributes that hold a state, and the machine that may change them.
 OWNERS = {
     "state": {"calls"},
@@ -24,6 +24,7 @@ OWNERS = {
     "stream": {"subscriptions"},
     "conflicts": {"calls"},
     "closing": {"client"},
+    "place": {"tasks"},
 }
 
 
@@ -37,8 +38,9 @@ OWNERS = {
         (mounts, state.Rollout),
         (client, state.SessionPhase),
         (subscriptions, state.Stream),
+        (tasks, state.TaskPlace),
     ],
-    ids=["calls", "phase", "stage", "lists", "rollout", "session", "stream"],
+    ids=["calls", "phase", "stage", "lists", "rollout", "session", "stream", "task"],
 )
 def test_the_table_of_a_machine_names_every_state(machine: Any, states: Any) -> None:
     rows = [line for line in (machine.__doc__ or "").splitlines() if line.startswith("|")]

@@ -12,9 +12,12 @@ from typing import Any
 from mcp.shared import inbound
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from perdure.protocol.eras import MODERN_TASK_METHODS
+
 _META_VERSION = "io.modelcontextprotocol/protocolVersion"
 _LIST = "tools/list"
 _OPENING = "initialize"
+_NAMED = {**inbound.NAME_BEARING_METHODS, **dict.fromkeys(MODERN_TASK_METHODS, "taskId")}
 
 
 class RequestHeaders:
@@ -44,7 +47,7 @@ class RequestHeaders:
         headers = {inbound.MCP_PROTOCOL_VERSION_HEADER: self._version}
         if method:
             headers[inbound.MCP_METHOD_HEADER] = method
-        name = params.get(inbound.NAME_BEARING_METHODS.get(method, ""))
+        name = params.get(_NAMED.get(method, ""))
         if isinstance(name, str):
             headers[inbound.MCP_NAME_HEADER] = inbound.encode_header_value(name)
         if method == "tools/call" and isinstance(name, str) and isinstance(params.get("arguments"), dict):

@@ -98,6 +98,22 @@ def add_mounts(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_task_after(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--task-after",
+        type=_seconds,
+        metavar="SECONDS",
+        help="a call that runs longer becomes a task, for a client that supports tasks (default: 0, never)",
+    )
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1e9:
+        raise argparse.ArgumentTypeError(f"{text}: a number of seconds, 0 or more")
+    return value
+
+
 def add_telemetry(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--otel",

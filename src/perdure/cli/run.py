@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from perdure.cli.options import add_mounts, add_shared, add_telemetry, settle
+from perdure.cli.options import add_mounts, add_shared, add_task_after, add_telemetry, settle
 from perdure.cli.parser import Parser
 
 
@@ -14,6 +14,7 @@ def parser() -> argparse.ArgumentParser:
         description="A stdio MCP server that survives what runs behind it. Speaks both protocol eras.",
     )
     add_mounts(found)
+    add_task_after(found)
     add_shared(found)
     add_telemetry(found)
     return found

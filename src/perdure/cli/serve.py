@@ -17,7 +17,7 @@ UNAVAILABLE = 4
 
 
 def parser() -> argparse.ArgumentParser:
-    from perdure.cli.options import add_mounts, add_shared, add_telemetry
+    from perdure.cli.options import add_mounts, add_shared, add_task_after, add_telemetry
     from perdure.cli.parser import new_parser
 
     made = new_parser(
@@ -50,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
     )
     _add_oauth(made)
     add_mounts(made)
+    add_task_after(made)
     add_shared(made)
     add_telemetry(made)
     return made

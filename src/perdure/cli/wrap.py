@@ -6,17 +6,18 @@ import argparse
 import os
 import sys
 
-from perdure.cli.options import settle
+from perdure.cli.options import add_task_after, settle
 from perdure.cli.parser import Parser
 
 
 def parser() -> argparse.ArgumentParser:
     found = Parser(
         prog="perdure wrap",
-        usage="perdure wrap [-h] [--name NAME] -- COMMAND [ARGS…]",
+        usage="perdure wrap [-h] [--name NAME] [--task-after SECONDS] -- COMMAND [ARGS…]",
         description="Put the durable host in front of one stdio MCP server: same tool names, nothing added.",
     )
     found.add_argument("--name", help="the server's name in health and errors (default: the command's name)")
+    add_task_after(found)
     return found
 
 
@@ -30,7 +31,7 @@ def main(argv: list[str]) -> int:
         parser().error("no command: perdure wrap -- COMMAND ARGS…")
     name = options.name or os.path.basename(command[0])
     return serve_stdio(
-        lambda: settle(argparse.Namespace(), "wrap", leave_out_faults=True),
+        lambda: settle(argparse.Namespace(task_after=options.task_after), "wrap", leave_out_faults=True),
         lambda settings: wrapped_spec(name, tuple(command), settings),
         wrapped=True,
     )
@@ -43,7 +44,7 @@ def _split(argv: list[str]) -> tuple[list[str], list[str]]:
         return argv[:at], argv[at + 1 :]
     at = 0
     while at < len(argv) and argv[at].startswith("-"):
-        at += 2 if argv[at] == "--name" else 1
+        at += 2 if argv[at] in ("--name", "--task-after") else 1
     return argv[:at], argv[at:]
 
 

@@ -17,6 +17,7 @@ from perdure.host.launch import own_command
 from perdure.host.registry_mounts import RegistryMounts
 from perdure.host.settings import Settings
 from perdure.host.stdio import StdioHost
+from perdure.host.task_records import TaskRecords
 from perdure.kernel.core import Kernel
 from perdure.platform.guardian import Guardian
 from perdure.platform.processes import start_time
@@ -30,7 +31,7 @@ from perdure.surfaces.ops import host_tools
 if TYPE_CHECKING:
     from perdure.host.mount_calls import MountCalls
     from perdure.kernel.events import Effect
-    from perdure.kernel.state import ChildCatalog, KnownTools
+    from perdure.kernel.state import ChildCatalog, KnownTools, Task
     from perdure.supervise.event_loop import EventLoop
     from perdure.telemetry.exporter import Exporter
     from perdure.telemetry.tracing import Tracing
@@ -45,6 +46,7 @@ def new_kernel(
     tools: Mapping[str, KnownTools] | None = None,
     file_faults: Mapping[str, Sequence[Fault]] | None = None,
     untrusted: tuple[UntrustedFile, ...] = (),
+    tasks: dict[str, Task] | None = None,
 ) -> Kernel:
     return Kernel(
         specs,
@@ -62,6 +64,9 @@ def new_kernel(
         untrusted=untrusted,
         places=lambda: {} if wrapped else places_of(settings.workspaces[0], settings.store),
         host_tools=host_tools,
+        tasks=tasks,
+        host=TaskRecords().host,
+        epoch=time.time() - time.monotonic(),
         seed=int.from_bytes(os.urandom(6), "big"),
     )
 
@@ -94,6 +99,7 @@ def new_host(
         environ={key: value for key, value in os.environ.items() if key != RESUME_ENV},
         log=EventLog(os.path.join(state_dir(), "log", "events.jsonl")),
         save_catalog=catalog_cache.save,
+        save_task=TaskRecords().save,
         registry=registry,
         upgrade=upgrade.begin,
         control=Control.open(),

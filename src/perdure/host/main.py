@@ -10,6 +10,7 @@ from perdure.host import catalog_cache, compose, presence
 from perdure.host.capsule import RESUME_ENV, TRIAL_ENV, Capsule, CapsuleError, ChildCapsule, read_capsule
 from perdure.host.registry_mounts import RegistryMounts
 from perdure.host.settings import Settings
+from perdure.host.task_records import TaskRecords
 from perdure.kernel.events import Note
 from perdure.platform.guardian import Guardian
 from perdure.platform.process_tree import client_process
@@ -47,6 +48,7 @@ def serve_stdio(
             "registry": registry.faults if registry is not None else (),
         },
         untrusted=registry.untrusted if registry is not None else (),
+        tasks=TaskRecords().load(),
     )
     kernel.state.session.client_process = client_process() or ""
     host = compose.new_host(kernel, client_in, client_out, guardian, settings, registry)

@@ -132,6 +132,8 @@ def load(
     )
     found["state_limits"] = next((f.state_limits for f in files if f.state_limits is not None), StateLimits())
     found["limits"] = limits_of(files)
+    if (task_after := given.get("task_after")) is not None:
+        found["limits"] = msgspec.structs.replace(found["limits"], task_after_s=task_after)
     found["faults"] = tuple(faults or ())
     if "otel" in found:
         found["otel"] = collector(found["otel"])
@@ -212,7 +214,7 @@ def _beside(folder: str, named: str) -> str:
 
 
 def _typed(given: Mapping[str, Any]) -> dict[str, Any]:
-    names = (*_VARIABLES, "workspace", "policy", "mount", "mount_env")
+    names = (*_VARIABLES, "workspace", "policy", "mount", "mount_env", "task_after")
     return {name: given[name] for name in names if given.get(name) is not None}
 
 

@@ -32,6 +32,7 @@ from perdure.kernel.events import (
     Note,
     Reload,
     SaveCatalog,
+    SaveTask,
     SaveTools,
     Shutdown,
     Spawn,
@@ -80,6 +81,7 @@ class StdioHost:
         environ: Mapping[str, str],
         log: EventLog,
         save_catalog: Callable[[MountSpec, bytes], None],
+        save_task: Callable[[str, bytes], None],
         registry: RegistryMounts | None = None,
         upgrade: Callable[[StdioHost], None] | None = None,
         control: Control | None = None,
@@ -111,6 +113,7 @@ class StdioHost:
         self._environ = environ
         self._log = log
         self._save_catalog = save_catalog
+        self._save_task = save_task
         self._upgrade = upgrade
         self._control = control
         self._console = console
@@ -339,6 +342,9 @@ class StdioHost:
     def save_tools(self, effect: SaveTools) -> None:
         if self.registry is not None:
             self.registry.save_tools(effect.mount, effect.known, effect.held)
+
+    def save_task(self, effect: SaveTask) -> None:
+        self._save_task(effect.handle, effect.data)
 
     def exit(self) -> None:
         self._is_done = True

@@ -25,6 +25,7 @@ _LOST: Final = {
     "sign_in_required": "asked for a sign-in",
     "closing": "was ended with the session",
     "host_lost": "was lost with its host",
+    "task_forgotten": "was replaced, and the new process does not know the task,",
     "question_lost": "was lost, and the question that this answers with it,",
     "probe_unknown": "was lost, and its probe cannot tell the outcome,",
     "probe_impossible": "was lost, and it cannot be asked for the outcome,",

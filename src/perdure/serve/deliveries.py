@@ -52,7 +52,10 @@ class Deliveries:
 
     def sending(self, call: Invocation) -> None:
         """Before the first byte of it goes to a server: from then on it may have happened. Raises StoreError."""
-        if call.attempts and call.public_id not in self._saved and not isinstance(call.replay, Convergent):
+        is_answered = bool(call.task)  # with a task, which has a record of its own
+        if is_answered or not call.attempts or isinstance(call.replay, Convergent):
+            return
+        if call.public_id not in self._saved:
             self._records.save_call(self._session, self._identity, self._workspace, call)
             self.take_up(call)
 

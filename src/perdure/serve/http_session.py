@@ -29,6 +29,7 @@ from perdure.kernel.events import (
     Note,
     NotRecorded,
     SaveCatalog,
+    SaveTask,
     SaveTools,
     Spawn,
     Stop,
@@ -103,6 +104,7 @@ class HttpSession:
         said: Callable[[HttpSession, Note], None],
         save_catalog: Callable[[str, bytes], None],
         save_tools: Callable[[SaveTools], None],
+        save_task: Callable[[str, bytes], None],
         loop: EventLoop,
     ) -> None:
         self.kernel = kernel
@@ -124,6 +126,7 @@ class HttpSession:
         self._said = said
         self._save_catalog = save_catalog
         self._save_tools = save_tools
+        self._save_task = save_task
         self._loop = loop
         self._kept = FrameQueue(MOST_KEPT)
         self.left = LeftStreams()
@@ -171,6 +174,9 @@ class HttpSession:
 
     def save_catalog(self, effect: SaveCatalog) -> None:
         self._save_catalog(effect.mount, effect.catalog)
+
+    def save_task(self, effect: SaveTask) -> None:
+        self._save_task(effect.handle, effect.data)
 
     def save_tools(self, effect: SaveTools) -> None:
         self._save_tools(effect)

@@ -21,6 +21,7 @@ from perdure.host.compose import new_mount_calls, places_of
 from perdure.host.console import Console
 from perdure.host.serve_options import ServeLimits
 from perdure.host.settings import Settings
+from perdure.host.task_records import TaskRecords
 from perdure.kernel.catalog import load_catalog
 from perdure.kernel.core import Kernel
 from perdure.kernel.events import Note, Order, Reload
@@ -91,6 +92,8 @@ class SessionTable:
         self._console = console
         self._exporter = exporter
         self._catalogs: dict[MountSpecKey, ChildCatalog] = {}
+        self._records = TaskRecords()
+        self._tasks = self._records.load()  # shared: each kernel can answer for the tasks of its client
         self._loop = asyncio.get_running_loop()
         self._flushing: asyncio.Handle | None = None
         self._sweeping = self._loop.call_later(SWEEP_S, self._sweep)
@@ -207,7 +210,7 @@ class SessionTable:
             self.unnamed[identity] = self.unnamed.pop(identity)
         kernels = [one for one in self.unnamed.get(identity, ()) if not one.is_over]
         for one in kernels:
-            if ticket is not None and _has_parked(one, ticket):
+            if ticket is not None and self._knows_ticket(one, ticket):
                 return one
             if one.knows(request, question):
                 return one
@@ -220,6 +223,11 @@ class SessionTable:
         self.unnamed.setdefault(identity, []).append(made)
         self._started(made)
         return made
+
+    def _knows_ticket(self, session: HttpSession, ticket: str) -> bool:
+        """Whether a retry, or a request about a task, continues something in this kernel."""
+        task = self._tasks.get(ticket)
+        return _has_parked(session, ticket) or (task is not None and session.kernel.is_own(task))
 
     def waiting(self, identity: str) -> int:
         """How many requests of one client wait for their answers."""
@@ -276,6 +284,10 @@ class SessionTable:
             untrusted=self._registries.untrusted(workspace),
             places=lambda: self._places(workspace),
             host_tools=host_tools,
+            tasks=self._tasks,
+            owner=owner or _owner_in(identity),
+            host=self._records.host,
+            epoch=time.time() - time.monotonic(),
             seed=int.from_bytes(os.urandom(6), "big"),
         )
 
@@ -296,6 +308,7 @@ class SessionTable:
             said=self._said,
             save_catalog=save_catalog,
             save_tools=lambda effect: self._registries.save_tools(workspace, effect),
+            save_task=self._records.save,
             loop=self._loop,
         )
         tracing = None
@@ -417,3 +430,8 @@ def _has_parked(session: HttpSession, ticket: str) -> bool:
         isinstance(call.state, Parked | Answered) and call.state.ticket == ticket
         for call in session.kernel.state.calls.values()
     )
+
+
+def _owner_in(identity: str) -> str:
+    """Whom a request of 2026 comes from, where clients are told apart: the second line of its identity."""
+    return identity.split("\n", 2)[1] if "\n" in identity else ""

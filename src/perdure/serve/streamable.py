@@ -225,7 +225,7 @@ class Streamable:
         meta = members(params["_meta"])
         identity = f"{workspace}\n{owner}\n{bytes(meta.get(eras.META_CLIENT, b'')).decode()}"
         self._check_pending(self._sessions.waiting(identity))
-        state = params.get("requestState")
+        state = params.get("requestState", params.get("taskId"))
         ticket = decode_id(state) if state is not None else None
         question = asked(message.method, message.params)
         try:

@@ -39,7 +39,12 @@ STATUS: Final = {
     eras.UNSUPPORTED_VERSION: 400,
     METHOD_NOT_FOUND: 404,
 }
-NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED: Final = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    **dict.fromkeys(eras.MODERN_TASK_METHODS, "taskId"),
+}
 REMOVED: Final = frozenset(
     {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
 )

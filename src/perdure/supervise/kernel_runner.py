@@ -35,6 +35,7 @@ from perdure.kernel.events import (
     Note,
     Remount,
     SaveCatalog,
+    SaveTask,
     SaveTools,
     Spawn,
     Stop,
@@ -77,6 +78,8 @@ class Shell(Protocol):
     def save_catalog(self, effect: SaveCatalog) -> None: ...
 
     def save_tools(self, effect: SaveTools) -> None: ...
+
+    def save_task(self, effect: SaveTask) -> None: ...
 
     def exit(self) -> None: ...
 
@@ -203,6 +206,8 @@ class KernelRunner:
                 self._shell.save_catalog(effect)
             case SaveTools():
                 self._shell.save_tools(effect)
+            case SaveTask():
+                self._shell.save_task(effect)
             case Exit():
                 self._shell.exit()
 

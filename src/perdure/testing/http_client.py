@@ -21,10 +21,10 @@ _PREFIX = "io.modelcontextprotocol/"
 _START_S = 60.0
 
 
-def envelope(name: str = "modern") -> dict[str, Any]:
+def envelope(name: str = "modern", capabilities: dict[str, Any] | None = None) -> dict[str, Any]:
     return {
         f"{_PREFIX}protocolVersion": MODERN,
-        f"{_PREFIX}clientCapabilities": {},
+        f"{_PREFIX}clientCapabilities": capabilities or {},
         f"{_PREFIX}clientInfo": {"name": name, "version": "1"},
     }
 
@@ -139,6 +139,7 @@ class HttpClient:
     def __init__(self, port: int, headers: Mapping[str, str] | None = None) -> None:
         self.port = port
         self.name = "raw"
+        self.capabilities: dict[str, Any] = {}
         self.session: str | None = None
         self._headers = {"Accept": ACCEPT, "Content-Type": "application/json", **(headers or {})}
         self._last = 0
@@ -221,9 +222,9 @@ class HttpClient:
     def modern(
         self, method: str, params: dict[str, Any] | None = None, identity: Any = None, **headers: str
     ) -> Answer:
-        given = {**(params or {}), "_meta": envelope(self.name)}
+        given = {**(params or {}), "_meta": envelope(self.name, self.capabilities)}
         routing = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
-        named = given.get("name") or given.get("uri")
+        named = given.get("name") or given.get("uri") or given.get("taskId")
         if named is not None:
             routing["Mcp-Name"] = str(named)
         message = {"jsonrpc": "2.0", "id": self.next_id() if identity is None else identity, "method": method}
