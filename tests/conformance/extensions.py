@@ -12,9 +12,9 @@ import shlex
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
@@ -36,6 +36,8 @@ TASKS = (
     "tasks-required-task-error",
     "tasks-mrtr-composition",
 )
+
+Stand = Callable[[Path, str], AbstractContextManager[str]]
 
 
 def judge(started: Sequence[str], url: str, scenarios: Sequence[str], folder: Path) -> Verdicts:

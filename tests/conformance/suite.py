@@ -38,7 +38,7 @@ VERSION = "0.2.0-alpha.12"
 SERVER = Path(__file__).with_name("server.py")
 CLIENT = Path(__file__).with_name("client.py")
 UNAVAILABLE = 4
-EXTENSION = "tasks-"  # an extension that the fixture does not offer: reported by the suite, never counted
+EXTENSION = "tasks-"  # of an extension that the fixture does not offer: see `extensions.py`
 _FOLDER = re.compile(r"server-(.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
 _BAD = ("FAILURE", "WARNING")
 

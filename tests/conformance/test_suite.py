@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import extensions
 import node
 import pytest
 import suite
@@ -31,6 +34,21 @@ def test_every_scenario_that_is_required_of_a_client_passes() -> None:
         pytest.skip(str(missing))
     assert {scenario: verdict.failed for scenario, verdict in verdicts.items() if not verdict.is_good} == {}
     assert len(verdicts) == 32
+
+
+@pytest.mark.parametrize("stand", [extensions.wrapped, extensions.two_mounts], ids=["wrap", "two-mounts"])
+def test_every_scenario_of_tasks_passes_with_one_server_and_with_two(
+    tmp_path: Path, stand: extensions.Stand
+) -> None:
+    try:
+        started = suite.command()
+    except node.Unavailable as missing:
+        pytest.skip(str(missing))
+    with stand(tmp_path, "tasks.py") as url:
+        verdicts = extensions.judge(started, url, extensions.TASKS, tmp_path / "verdicts")
+    assert {name: verdict.failed for name, verdict in verdicts.items() if not verdict.is_good} == {}
+    assert len(verdicts) == 10
+    assert sum(len(verdict.passed) for verdict in verdicts.values()) == 44
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from harness.kernel.stage import ENVELOPE, Stage, tool
 from perdure.kernel.events import ClientClosed, ClientFrame, ClientOversize, Exit, Shutdown
+from perdure.kernel.state import ChildCatalog
 from perdure.protocol.eras import LATEST_MODERN, META_CAPABILITIES, META_CLIENT, META_VERSION
 from perdure.protocol.mounts import Limits, MountSpec
 
@@ -389,3 +390,37 @@ def test_whoever_still_waits_at_the_end_is_told_what_is_known() -> None:
 def test_a_client_that_leaves_with_nothing_open_ends_the_host_at_once() -> None:
     stage = Stage(WORKER)
     assert stage.feed(ClientClosed())[-1] == Exit()
+
+
+# --- what servers declare -----------------------------------------------------------------------------------
+
+
+def test_the_first_answer_declares_the_extensions_of_every_eager_server() -> None:
+    specs = [MountSpec(name, ("x",), prefix=f"{name}__") for name in ("a", "b")]
+    stage = Stage(*specs, MountSpec("c", ("x",), prefix="c__", start="lazy"))
+    stage.request(1, "server/discover", modern=True)
+    stage.serve("a", [], extensions={"x.example/one": {}})
+    assert not stage.answers(1)
+    stage.serve("b", [], extensions={"x.example/two": {}})
+    declared = stage.answer(1)["result"]["capabilities"]["extensions"]
+    assert declared == {"x.example/one": {}, "x.example/two": {}}
+
+
+def test_the_first_answer_waits_no_longer_than_its_grace_and_lists_still_wait() -> None:
+    stage = Stage(MountSpec("a", ("x",), prefix="a__"))
+    stage.request(1, "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}})
+    stage.wait(1.4)
+    assert not stage.answers(1)
+    stage.wait(0.2)
+    assert "extensions" not in stage.answer(1)["result"]["capabilities"]
+    stage.request(2, "tools/list")
+    assert not stage.answers(2)
+    stage.serve("a", [tool("t")])
+    assert [found["name"] for found in stage.answer(2)["result"]["tools"]][-1:] == ["a__t"]
+
+
+def test_a_persisted_catalog_answers_at_once() -> None:
+    known = ChildCatalog(capabilities=b'{"extensions":{"x.example/one":{}}}')
+    stage = Stage(MountSpec("a", ("x",), prefix="a__"), catalogs={"a": known})
+    stage.request(1, "server/discover", modern=True)
+    assert stage.answer(1)["result"]["capabilities"]["extensions"] == {"x.example/one": {}}

@@ -458,8 +458,8 @@ def test_a_lost_task_of_2025_11_25_ends_failed() -> None:
 
 def test_the_capability_is_told_in_the_way_of_each_era() -> None:
     old = OldTasks()
-    assert old.answer("init")["result"]["capabilities"].get("tasks") is None  # nothing was known yet
-    assert "tasks" in msgspec.json.decode(old.kernel.public.capabilities("handshake"))
-    assert "tasks" not in msgspec.json.decode(old.kernel.public.capabilities("modern"))
+    assert "tasks" in old.answer("init")["result"]["capabilities"]
+    old.request("d", "server/discover", modern=True)
+    assert "tasks" not in old.answer("d")["result"]["capabilities"]
     host = Stage(MountSpec("a", ("x",), prefix="a__"), limits=SOON)
     assert eras.TASKS in msgspec.json.decode(host.kernel.public.capabilities("modern"))["extensions"]

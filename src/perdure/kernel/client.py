@@ -81,7 +81,11 @@ def notice_client(k: Context, request: Incoming) -> None:
 def on_ready(k: Context) -> None:
     """The client is ready to be asked, once it has its answer to `initialize`."""
     phase = k.state.session.phase
-    if isinstance(phase, Initializing) and not any(w.method == "initialize" for w in k.state.waiters):
+    if not isinstance(phase, Initializing):
+        return
+    if any(waiter.method == "initialize" for waiter in k.state.waiters):
+        k.state.session.phase = Initializing(phase.version, is_early=True)
+    else:
         k.state.session.phase = Ready(phase.version)
         k.emit(ClientReady())
 
@@ -121,8 +125,10 @@ def discover(k: Context, request: Incoming) -> None:
 
 
 def _startup_grace(k: Context) -> float:
-    """A wrapped server must introduce itself first; the host answers for itself at once."""
-    return max(spec.startup_s for spec in k.specs.values()) if k.wrapped else 0.0
+    """A wrapped server must introduce itself first. The host waits a moment for what its servers declare."""
+    if k.wrapped:
+        return max(spec.startup_s for spec in k.specs.values())
+    return k.limits.introduction_grace_s
 
 
 def _opening_result(k: Context, method: str) -> bytes:
@@ -182,7 +188,7 @@ def _wait_or_answer(k: Context, request: Incoming, grace: float) -> None:
     waiter = _waiter(k, request, grace)
     closing = k.state.session.closing is not None
     full = len(k.state.waiters) >= k.limits.pending
-    if grace > 0 and not (_settled(k) or closing or full):
+    if grace > 0 and not (_is_ready(k, request.method) or closing or full):
         k.state.waiters.append(waiter)
     else:
         _answer_waiter(k, waiter)
@@ -192,8 +198,16 @@ def _waiter(k: Context, request: Incoming, grace: float) -> Waiter:
     return Waiter(request.id, request.method, request.raw, request.era, k.now + grace, k.now, request.extra)
 
 
-def _settled(k: Context) -> bool:
-    return all(mount.settled for mount in k.state.mounts.values())
+def _is_ready(k: Context, method: str) -> bool:
+    """Whether all is known that the answer depends on.
+
+    Lists depend on every server. What the session can do depends on the eager ones; the worker's share is known.
+    """
+    mounts = k.state.mounts.values()
+    if method not in _OPENING or k.wrapped:
+        return all(mount.settled for mount in mounts)
+    specs = (k.specs[mount.name] for mount in mounts if not mount.settled and mount.catalog is None)
+    return all(spec.builtin or spec.start == "lazy" for spec in specs)
 
 
 def _answer_waiter(k: Context, waiter: Waiter) -> None:
@@ -205,11 +219,16 @@ def _answer_waiter(k: Context, waiter: Waiter) -> None:
         k.emit(RequestResumed(waiter))
         return
     send(k, waiter.public_id, waiter.method, waiter.era, result, waiter.accepted_at)
+    phase = k.state.session.phase
+    if waiter.method == "initialize" and isinstance(phase, Initializing) and phase.is_early:
+        on_ready(k)
 
 
 def flush_waiters(k: Context) -> None:
-    if k.state.waiters and _settled(k):
-        answer_waiting(k)
+    ready = [waiter for waiter in k.state.waiters if _is_ready(k, waiter.method)]
+    k.state.waiters = [waiter for waiter in k.state.waiters if waiter not in ready]
+    for waiter in ready:
+        _answer_waiter(k, waiter)
 
 
 def answer_waiting(k: Context) -> None:
@@ -237,9 +256,10 @@ def tick(k: Context) -> None:
     k.state.waiters = [w for w in k.state.waiters if w.until > k.now]
     for waiter in due:
         _answer_waiter(k, waiter)
-    for mount in k.state.mounts.values():
-        mount.settled = True  # from now on a catalog that comes is news
-    flush_waiters(k)
+    if any(waiter.method not in _OPENING for waiter in due):
+        for mount in k.state.mounts.values():
+            mount.settled = True  # from now on a catalog that comes is news
+        flush_waiters(k)
 
 
 def set_tool_group(k: Context, group: str, *, is_enabled: bool) -> None:

@@ -523,9 +523,10 @@ class Modern(msgspec.Struct, frozen=True, tag=True):
 
 
 class Initializing(msgspec.Struct, frozen=True, tag=True):
-    """`initialize` came; the client is not ready to be asked."""
+    """`initialize` came; the client is not ready to be asked. `is_early`: it said that it is before it had its answer."""
 
     version: str
+    is_early: bool = False
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):

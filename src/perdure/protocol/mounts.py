@@ -109,6 +109,8 @@ class Limits(msgspec.Struct, frozen=True):
     """How long a question of a server waits for the client's answer. Then the host withdraws it."""
     list_grace_s: Seconds = 5.0
     """How long the first `tools/list` waits for servers that are starting, if nothing is cached."""
+    introduction_grace_s: Seconds = 1.5
+    """How long `initialize` and `server/discover` wait for the extensions of eager servers, if nothing is cached."""
     refresh_grace_s: Seconds = 2.0
     """How long a new version of a server with other tools waits for the client to read the new list."""
     drain_s: Seconds = 5.0
