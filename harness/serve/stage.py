@@ -302,6 +302,7 @@ class ServeStage:
             said=lambda _, note: self.notes.append(note),
             save_catalog=lambda *_: None,
             save_tools=lambda _: None,
+            save_task=lambda *_: None,
             loop=self.loop,
         )
         self.sessions.append(session)
