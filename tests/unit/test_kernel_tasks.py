@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 from harness.kernel.stage import ENVELOPE, Stage, tool
 from perdure.kernel.events import Effect, Order, SaveTask
 from perdure.kernel.state import AtServer, Ended, InCall, Orphaned, Task
+from perdure.kernel.task_frames import timestamp
 from perdure.kernel.tasks import adopt
 from perdure.protocol import eras
 from perdure.protocol.faults import OUTCOME_UNKNOWN
@@ -463,3 +465,9 @@ def test_the_capability_is_told_in_the_way_of_each_era() -> None:
     assert "tasks" not in old.answer("d")["result"]["capabilities"]
     host = Stage(MountSpec("a", ("x",), prefix="a__"), limits=SOON)
     assert eras.TASKS in msgspec.json.decode(host.kernel.public.capabilities("modern"))["extensions"]
+
+
+def test_a_timestamp_is_that_of_the_calendar() -> None:
+    for day in range(40_000):
+        wall = day * 86400.0 + day * 13 % 86400
+        assert timestamp(wall) == time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(wall))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from time import gmtime, strftime
 from typing import Final
 
 import msgspec
@@ -153,4 +152,14 @@ def declaring_tasks(capabilities: bytes) -> bytes:
 
 
 def timestamp(wall: float) -> str:
-    return strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(wall))
+    """ISO 8601 in UTC, computed here: the kernel imports no clock. Years count from March, so that leap days come last."""
+    days, seconds = divmod(int(wall), 86400)
+    era, day_of_era = divmod(days + 719468, 146097)
+    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36524 - day_of_era // 146096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    month = (5 * day_of_year + 2) // 153
+    day = day_of_year - (153 * month + 2) // 5 + 1
+    month = month + 3 if month < 10 else month - 9
+    year = year_of_era + era * 400 + (month <= 2)
+    clock = f"{seconds // 3600:02}:{seconds % 3600 // 60:02}:{seconds % 60:02}"
+    return f"{year:04}-{month:02}-{day:02}T{clock}Z"
