@@ -424,3 +424,24 @@ def test_a_persisted_catalog_answers_at_once() -> None:
     stage = Stage(MountSpec("a", ("x",), prefix="a__"), catalogs={"a": known})
     stage.request(1, "server/discover", modern=True)
     assert stage.answer(1)["result"]["capabilities"]["extensions"] == {"x.example/one": {}}
+
+
+def test_a_method_of_an_extension_goes_to_the_one_server_that_declared_it() -> None:
+    stage = Stage(*[MountSpec(name, ("x",), prefix=f"{name}__") for name in ("a", "b", "c")])
+    stage.initialize()
+    stage.serve("a", [], extensions={"x.example/graphs": {}, "x.example/maps": {}})
+    stage.serve("b", [], extensions={"x.example/maps": {}})
+    stage.serve("c", [])
+    stage.request(1, "graphs/query", {"q": 1})
+    [sent] = stage.got("a", "graphs/query")
+    assert sent.params == {"q": 1}
+    stage.request(2, "maps/find")
+    assert stage.answer(2)["error"] == {
+        "code": -32602,
+        "message": "a and b offer maps/find: name one of them in _meta as perdure/mount.",
+        "data": {"mounts": ["a", "b"]},
+    }
+    stage.request(3, "maps/find", **{"perdure/mount": "b"})
+    assert len(stage.got("b", "maps/find")) == 1
+    stage.request(4, "other/find")
+    assert stage.answer(4)["error"]["code"] == -32601

@@ -87,14 +87,14 @@ class TaskRecords:
         if os.path.exists(path):  # from before an upgrade in place
             known = _read(path)
             self._lines = {handle: msgspec.json.encode(task) + b"\n" for handle, task in known.items()}
-        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._size = os.fstat(self._fd).st_size
 
     def _compact(self) -> None:
         os.close(self._fd)
         self._fd = -1
         write_private(self._path(), b"".join(self._lines.values()))
-        self._fd = os.open(self._path(), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        self._fd = os.open(self._path(), os.O_WRONLY | os.O_APPEND)
         self._size = os.fstat(self._fd).st_size
 
 

@@ -260,6 +260,19 @@ class Public:
                 promised[kind] = merged
         return _encode(promised)
 
+    def declaring(self, method: str) -> list[str]:
+        """The servers that declare the extension of a method: `x.example/graphs` has methods like `graphs/query`."""
+        suffix = "/" + method.partition("/")[0]
+        return [
+            name
+            for name, mount in self._state.mounts.items()
+            if mount.catalog is not None
+            and any(
+                identifier.endswith(suffix)
+                for identifier in _object(members(mount.catalog.capabilities).get("extensions", Raw(b"{}")))
+            )
+        ]
+
     def instructions(self) -> str:
         only = self._wrapped_catalog()
         if only is not None:

@@ -146,10 +146,17 @@ def unknown(k: Context, request: Incoming) -> None:
     """A method the host does not know goes on untouched, where it is clear to whom."""
     chosen = scalar(request.meta.get("perdure/mount"))
     able = [spec.name for spec in k.specs.values() if not spec.builtin and not spec.untrusted]
+    declaring = k.public.declaring(request.method) if len(able) > 1 else []
     if isinstance(chosen, str) and chosen in k.specs:
         _accept(k, request, chosen, "")
     elif len(able) == 1:
         _accept(k, request, able[0], "")
+    elif len(declaring) == 1:
+        _accept(k, request, declaring[0], "")
+    elif declaring:
+        names = " and ".join(declaring)
+        message = f"{names} offer {request.method[:128]}: name one of them in _meta as perdure/mount."
+        raise Refusal(INVALID_PARAMS, message, {"mounts": declaring})
     else:
         method = request.method[:128]
         raise Refusal(METHOD_NOT_FOUND, f"no method {method} here.", {"method": method})
