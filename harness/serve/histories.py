@@ -92,6 +92,7 @@ class Run:
         self.reloaded_at = [-1.0]
         self.count = 0
         self.begun: set[int] = set()
+        self.generations: dict[tuple[int, int], int] = {}
         self.broken: Violation | None = None
         """What a process heard and must not: it is found inside of code that contains exceptions."""
 
@@ -506,6 +507,12 @@ class Run:
         child = self._process_of(number, effect.generation)
         if child is None or not child.input_open:
             return
+        if (
+            self.generations.get((number, child.number)) != effect.generation
+        ):  # it left this process, and joined again
+            self.generations[number, child.number] = effect.generation
+            self.levels.pop((number, child.number), None)
+            self.subscriptions.pop((number, child.number), None)
         message = msgspec.json.decode(effect.frame)
         key = number, child.number
         if "method" in message and "id" in message:
