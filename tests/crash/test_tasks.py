@@ -120,6 +120,19 @@ def test_a_killed_host_leaves_a_record_that_the_next_one_answers_from(tmp_path: 
 
 
 @pytest.mark.thorough
+def test_a_host_that_cannot_record_tasks_says_so_once_and_serves_them(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir(mode=0o700)
+    (tmp_path / "home" / "tasks").write_bytes(b"")  # where the directory belongs
+    with host(tmp_path, *MOUNTS) as client:
+        ask = over_stdio(client)
+        handles = [begin(ask, "a__slow_compute", 0.1), begin(ask, "b__slow_compute", 0.1)]
+        assert wait_for(lambda: all(is_completed(ask, handle) for handle in handles), SOON)
+
+    log = (tmp_path / "home" / "log" / "events.jsonl").read_bytes()
+    assert log.count(b"tasks_not_recorded") == 1
+
+
+@pytest.mark.thorough
 def test_an_upgrade_in_place_keeps_tasks_and_calls_that_became_tasks(tmp_path: Path) -> None:
     words = ("run", "--mount", f"a={COMMAND}", "--mount", f"old={COMMAND} --old", "--task-after", "0.3")
     with host(tmp_path, *words) as client:

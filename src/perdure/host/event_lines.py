@@ -109,5 +109,6 @@ _EVENTS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "dispatch": _sent,
     "replay": lambda known: f"{_sent(known)} again",
     "probe": lambda known: f"the probe of call {known['call']} answered: {known['phase']}",
+    "tasks_recorded": lambda known: str(known["detail"]),
     "log": _log,
 }

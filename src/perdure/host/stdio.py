@@ -81,7 +81,7 @@ class StdioHost:
         environ: Mapping[str, str],
         log: EventLog,
         save_catalog: Callable[[MountSpec, bytes], None],
-        save_task: Callable[[str, bytes], None],
+        save_task: Callable[[str, bytes], Note | None],
         registry: RegistryMounts | None = None,
         upgrade: Callable[[StdioHost], None] | None = None,
         control: Control | None = None,
@@ -344,7 +344,8 @@ class StdioHost:
             self.registry.save_tools(effect.mount, effect.known, effect.held)
 
     def save_task(self, effect: SaveTask) -> None:
-        self._save_task(effect.handle, effect.data)
+        if (note := self._save_task(effect.handle, effect.data)) is not None:
+            self.note(note)
 
     def exit(self) -> None:
         self._is_done = True

@@ -104,7 +104,7 @@ class HttpSession:
         said: Callable[[HttpSession, Note], None],
         save_catalog: Callable[[str, bytes], None],
         save_tools: Callable[[SaveTools], None],
-        save_task: Callable[[str, bytes], None],
+        save_task: Callable[[str, bytes], Note | None],
         loop: EventLoop,
     ) -> None:
         self.kernel = kernel
@@ -176,7 +176,8 @@ class HttpSession:
         self._save_catalog(effect.mount, effect.catalog)
 
     def save_task(self, effect: SaveTask) -> None:
-        self._save_task(effect.handle, effect.data)
+        if (note := self._save_task(effect.handle, effect.data)) is not None:
+            self.note(note)
 
     def save_tools(self, effect: SaveTools) -> None:
         self._save_tools(effect)
