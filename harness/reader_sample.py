@@ -72,7 +72,7 @@ def read_document(path: Path) -> list[Sentence]:
 
 
 def read_help_texts() -> Iterator[Sentence]:
-    from perdure.cli.command_tree import places, tree
+    from perdure.cli.completion import places, tree
 
     seen: set[str] = set()
     for place, node in places(tree()):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.processes import wait_for
-from perdure.cli.asking import Asked, ask_all
+from perdure.cli.host_client import HostStatus, query_hosts
 from perdure.host import presence
 from testbed import Bed, Client
 
@@ -27,8 +27,8 @@ def address(client: Client) -> Path:
     return Path(presence.folder()) / presence.socket_name(client.pid)
 
 
-def ask(seconds: float = 5) -> Asked:
-    (one,) = ask_all(presence.running(), seconds)
+def ask(seconds: float = 5) -> HostStatus:
+    (one,) = query_hosts(presence.running(), seconds)
     return one
 
 

@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 from commands import perdure
 
-from perdure.cli.command_tree import Node, places, tree
-from perdure.cli.completion import SHELLS
-from perdure.cli.completion_scripts import script
+from perdure.cli.completion import SHELLS, Node, places, script, tree
 from perdure.cli.main import COMMANDS
 from testbed import Bed
 

@@ -320,7 +320,7 @@ def test_a_part_that_is_not_installed_is_a_note_unless_it_is_needed(
 
 
 def test_each_extra_of_the_package_is_known_to_the_doctor() -> None:
-    from perdure.cli.checks.machine import OPTIONAL
+    from perdure.cli.doctor.machine import OPTIONAL
 
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     extras = set(project["optional-dependencies"]) - {"all", "test", "lint"}
@@ -329,14 +329,14 @@ def test_each_extra_of_the_package_is_known_to_the_doctor() -> None:
 
 
 def test_a_full_disk_is_told(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    from perdure.cli.checks import machine
-    from perdure.cli.checks.finding import Patient
+    from perdure.cli.doctor import machine
+    from perdure.cli.doctor.finding import DoctorContext
     from perdure.host.settings import Settings
 
-    patient = Patient(Settings(workspaces=(str(bed.workspace),)), ())
-    assert [one.level for one in machine.check_disk(patient)] == ["ok"]
+    context = DoctorContext(Settings(workspaces=(str(bed.workspace),)), ())
+    assert [one.level for one in machine.check_disk(context)] == ["ok"]
     monkeypatch.setattr(machine, "FULL_BYTES", shutil.disk_usage(bed.workspace).total * 2)
-    assert {one.level for one in machine.check_disk(patient)} == {"error"}
+    assert {one.level for one in machine.check_disk(context)} == {"error"}
 
 
 # --- clients -------------------------------------------------------------------------------------------------

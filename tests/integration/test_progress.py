@@ -9,7 +9,7 @@ import pytest
 from commands import Terminal, perdure
 
 from perdure.cli import progress
-from perdure.cli.progress import Progress
+from perdure.cli.output import Progress
 from testbed import Bed
 
 

@@ -14,9 +14,9 @@ import msgspec
 import pytest
 from commands import SCRIPT, Terminal, perdure
 
+from perdure.cli.locations import find_workspace
 from perdure.cli.main import main
 from perdure.cli.tool_command import CommandCall
-from perdure.cli.workspace import find_workspace
 from perdure.protocol.tools import View
 from perdure.surfaces.write.surface import WriteSurface
 from perdure.worker.compose import Settings, open_write
@@ -124,7 +124,7 @@ def test_a_workspace_without_changes_says_what_would_fill_it(
 def test_a_hook_takes_the_clients_project_and_else_the_workspace_around_its_folder(
     project: Path, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from perdure.cli.workspace import find_project
+    from perdure.cli.locations import find_project
 
     write("safe_write", path="a.txt", content="1\n")
     sub = str(project / "sub")

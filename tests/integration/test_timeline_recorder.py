@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from harness.processes import wait_for
-from perdure.cli.usage import store_usages
+from perdure.cli.disk_usage import store_usages
 from perdure.platform.fault_points import arm
 from perdure.protocol.envelope import ToolError
 from perdure.storage.errors import LockTimeout

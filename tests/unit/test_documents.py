@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from document_blocks import PAGES, blocks
-from perdure.cli.command_tree import Node, tree
+from perdure.cli.completion import Node, tree
 from perdure.host.serve_options import OAuthFile, ServeFile, ServeLimits
 from perdure.host.settings_file import FileSettings, Timeouts
 from perdure.protocol import envelope, faults

@@ -9,8 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from perdure.cli.options import add_locations, settle
+from perdure.cli.output import encodable
 from perdure.cli.parser import Parser
-from perdure.cli.screen import encodable
 from perdure.protocol.mount_names import SEPARATOR
 
 _START_S: Final = 60.0

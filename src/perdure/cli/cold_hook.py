@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.cli.workspace import find_project
+from perdure.cli.locations import find_project
 from perdure.hooks.clients import read_event, reply, sender
 from perdure.hooks.last_run import note_run
 from perdure.hooks.relay import RelayError, find_client
@@ -64,7 +64,7 @@ def _is_too_wide(place: str) -> bool:
 def _hand_over(
     event: HookEvent, workspace: str, state: str | None, tell: Callable[[str], object]
 ) -> HookAnswer:
-    from perdure.cli.write_settings import write_settings
+    from perdure.cli.worker_settings import write_settings
     from perdure.host.settings import load
     from perdure.worker.compose import open_write
     from perdure.workspace.reservations.hook_answer import handle_event

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+from perdure.cli.disk_usage import StoreUsage, fields, others, store_usages
 from perdure.cli.locations import store_place
 from perdure.cli.options import add_locations, settle
+from perdure.cli.output import Screen, clean, column, count, home, print_json, print_table, size
 from perdure.cli.parser import new_parser
-from perdure.cli.screen import Screen, clean, column, count, home, print_table, size
-from perdure.cli.tool_command import print_json
-from perdure.cli.usage import StoreUsage, fields, others, store_usages
 
 
 def parser() -> argparse.ArgumentParser:

@@ -8,14 +8,12 @@ import shutil
 import time
 from typing import Any
 
+from perdure.cli.disk_usage import StoreUsage, is_gone_for_good, store_usages
 from perdure.cli.locations import store_place
 from perdure.cli.options import add_locations, settle
+from perdure.cli.output import Progress, Screen, clean, count, home, print_json, size
 from perdure.cli.parser import new_parser
-from perdure.cli.progress import Progress
-from perdure.cli.screen import Screen, clean, count, home, size
-from perdure.cli.tool_command import print_json
-from perdure.cli.usage import StoreUsage, is_gone_for_good, store_usages
-from perdure.cli.write_settings import write_settings
+from perdure.cli.worker_settings import write_settings
 from perdure.host.settings import Settings
 from perdure.present.tool_errors import tool_error
 from perdure.protocol.envelope import ToolError

@@ -8,8 +8,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Final
 
+from perdure.cli.output import Screen, clean, home
 from perdure.cli.parser import new_parser
-from perdure.cli.screen import Screen, clean, home
 
 if TYPE_CHECKING:
     from perdure.workspace.reservations.rules import Held
@@ -161,9 +161,9 @@ def _check() -> int:
 
 
 def _find_holders(top: str, paths: list[str]) -> list[Held]:
+    from perdure.cli.locations import find_project
     from perdure.cli.tool_command import has_store, open_for_reading
-    from perdure.cli.workspace import find_project
-    from perdure.cli.write_settings import write_settings
+    from perdure.cli.worker_settings import write_settings
     from perdure.host.settings import load
     from perdure.platform.process_tree import client_process
     from perdure.worker.compose import open_write

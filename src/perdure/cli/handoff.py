@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.cli.options import add_workspace
+from perdure.cli.output import Screen, clean
 from perdure.cli.parser import new_parser
-from perdure.cli.screen import Screen, clean
 from perdure.cli.tool_command import run_tool
 from perdure.protocol.envelope import ToolError
 

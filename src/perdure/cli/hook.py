@@ -94,7 +94,7 @@ def _print_settings(mode: str, client: str) -> int:
 
 def _steer(named: str | None, server: str) -> int:
     from perdure.cli.cold_hook import parse_payload
-    from perdure.cli.workspace import find_project
+    from perdure.cli.locations import find_project
     from perdure.hooks.relay import MOST_BYTES
 
     payload = parse_payload(sys.stdin.buffer.read(MOST_BYTES)) if sys.stdin is not None else None

@@ -6,7 +6,7 @@ import time
 from os.path import basename
 from typing import Any
 
-from perdure.cli.screen import clean, count, cut, duration, milliseconds
+from perdure.cli.output import clean, count, duration, milliseconds, truncate
 
 SILENCES = {
     "no_answer": "does not answer",
@@ -111,6 +111,6 @@ def in_flight(host: dict[str, Any], most: int = 5) -> list[str]:
     """The oldest calls that a host holds."""
     calls = host.get("report", {}).get("calls", ())
     return [
-        f"in flight {call['age_ms'] / 1000:.1f} s  {clean(call['mount'])}  {cut(clean(call['name']), 30)}"
+        f"in flight {call['age_ms'] / 1000:.1f} s  {clean(call['mount'])}  {truncate(clean(call['name']), 30)}"
         for call in calls[:most]
     ]

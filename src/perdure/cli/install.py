@@ -12,7 +12,7 @@ import msgspec
 
 from perdure.cli.client_option import NAMES, found_clients, settings_file_of
 from perdure.cli.client_report import ClientReport, change_clients, clients_parser, titles
-from perdure.cli.screen import Screen, clean, column, home, print_table
+from perdure.cli.output import Screen, clean, column, home, print_table
 from perdure.hooks.relay import CLIENTS as HOOK_CLIENTS
 from perdure.protocol.tool_groups import PROFILES
 
@@ -122,12 +122,12 @@ def hook_address() -> str:
     """Where Claude Code posts its hooks: to the running `perdure serve`, or to where `attach --start` starts one."""
     from urllib.parse import urlsplit
 
-    from perdure.cli.asking import ask_all
+    from perdure.cli.host_client import query_hosts
     from perdure.host import presence
     from perdure.host.serve_options import Serving
 
     serving = [host for host in presence.running() if host.kind == "serve"]
-    reports = [asked.report for asked in ask_all(serving) if asked.report is not None]
+    reports = [asked.report for asked in query_hosts(serving) if asked.report is not None]
     default = Serving()
     address = urlsplit(reports[0]["address"] if reports else f"http://{default.host}:{default.port}/")
     return f"{address.scheme}://{address.netloc}/hooks/{POSTING}"

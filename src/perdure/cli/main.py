@@ -24,16 +24,16 @@ COMMANDS = {
     "status": ("perdure.cli.status", "hosts, journal, shared state and registry on one screen"),
     "top": ("perdure.cli.top", "what every session does, live"),
     "doctor": ("perdure.cli.doctor", "find what is wrong, say what to do, fix what is safe"),
-    "timeline": ("perdure.cli.timeline", "what agents did in a workspace, by turn and tool call"),
-    "journal": ("perdure.cli.journal", "the latest changes of a workspace, file by file"),
-    "history": ("perdure.cli.history", "the versions of a file"),
-    "diff": ("perdure.cli.diff", "what changed between two versions of a file"),
-    "show": ("perdure.cli.show", "one change: its author, its time and its diff"),
-    "cat": ("perdure.cli.cat", "a version of a file, byte for byte: perdure cat PATH@ID"),
-    "blame": ("perdure.cli.blame", "for each line of a file the change that brought it"),
-    "undo": ("perdure.cli.undo", "take changes back"),
-    "rewind": ("perdure.cli.rewind", "take back everything from a change on"),
-    "restore": ("perdure.cli.restore", "bring a version of a file back"),
+    "timeline": ("perdure.cli.changes.timeline", "what agents did in a workspace, by turn and tool call"),
+    "journal": ("perdure.cli.changes.journal", "the latest changes of a workspace, file by file"),
+    "history": ("perdure.cli.changes.history", "the versions of a file"),
+    "diff": ("perdure.cli.changes.diff", "what changed between two versions of a file"),
+    "show": ("perdure.cli.changes.show", "one change: its author, its time and its diff"),
+    "cat": ("perdure.cli.changes.cat", "a version of a file, byte for byte: perdure cat PATH@ID"),
+    "blame": ("perdure.cli.changes.blame", "for each line of a file the change that brought it"),
+    "undo": ("perdure.cli.changes.undo", "take changes back"),
+    "rewind": ("perdure.cli.changes.rewind", "take back everything from a change on"),
+    "restore": ("perdure.cli.changes.restore", "bring a version of a file back"),
     "reserve": ("perdure.cli.reserve", "keep other agents from writing paths"),
     "release": ("perdure.cli.release", "release a reservation"),
     "reservations": ("perdure.cli.reservations", "which paths are reserved, by whom and until when"),
@@ -50,29 +50,26 @@ COMMANDS = {
     "uninstall": ("perdure.cli.uninstall", "remove Perdure from a client's config file"),
     "call": ("perdure.cli.call", "call one tool: perdure call TOOL KEY=VALUE…"),
     "tools": ("perdure.cli.tools", "the tools that a model sees, by group and profile"),
-    "verify": ("perdure.cli.verify", "check journal, contents and files against each other"),
+    "verify": ("perdure.cli.changes.verify", "check journal, contents and files against each other"),
     "du": ("perdure.cli.du", "how much disk space Perdure uses, and for what"),
     "gc": ("perdure.cli.gc", "remove what the settings no longer keep"),
     "reload": ("perdure.cli.reload", "replace servers, and the host, by the version that is installed now"),
     "completion": ("perdure.cli.completion", "completion for bash, zsh and fish"),
 }
 
-# What the host starts itself; no command for people.
-HIDDEN = {
-    "bridge": ("perdure.cli.bridge", ""),
-    "export-telemetry": ("perdure.cli.export_telemetry", ""),
-}
+# Child processes of the host, no commands for people. Their `main` takes no arguments.
+CHILDREN = {"bridge": "perdure.bridge.relay", "export-telemetry": "perdure.telemetry.otlp_process"}
 
 
 def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
-    _take_any_letter()
+    _replace_unencodable()
     try:
         code = _run(words)
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # Whoever read has seen enough. What is still buffered must not be tried again at the end.
+        # The reader has closed its end. What is still buffered must not be written again at exit.
         for stream in (sys.stdout, sys.stderr):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return 1
@@ -84,8 +81,8 @@ def main(argv: list[str] | None = None) -> int:
         return UNAVAILABLE
 
 
-def _take_any_letter() -> None:
-    """A name that the terminal has no letters for is shown as far as it has, and is no reason to fail."""
+def _replace_unencodable() -> None:
+    """A character that the terminal's encoding lacks is shown as `?`, and raises nothing."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
@@ -93,11 +90,11 @@ def _take_any_letter() -> None:
 
 def _run(words: list[str]) -> int:
     if words[:3] == ["hook", "journal", "--client"] and len(words) == 4:
-        from perdure.cli.hook_journal import run  # as the entry of a client says it: no parser is loaded
+        from perdure.cli.hook_journal import run  # the command line of a client's hook: no parser is loaded
         from perdure.hooks.relay import CLIENTS
 
         if words[3] in CLIENTS:
-            os._exit(run(words[3], None))  # to take the interpreter down is a tenth of a hook's time
+            os._exit(run(words[3], None))  # interpreter shutdown is a tenth of a hook's time
     is_help = bool(words) and words[0] in ("-h", "--help", "help")
     if is_help and len(words) > 1:  # `perdure help state set` is `perdure state set --help`
         return _run([*words[1:], "--help"])
@@ -110,7 +107,9 @@ def _run(words: list[str]) -> int:
         print(f"perdure {__version__}")
         return 0
     name, rest = ("run", words) if not words or words[0].startswith("-") else (words[0], words[1:])
-    if name not in COMMANDS and name not in HIDDEN:
+    if name in CHILDREN:
+        return int(import_module(CHILDREN[name]).main())
+    if name not in COMMANDS:
         from difflib import get_close_matches
 
         near = get_close_matches(name, COMMANDS, 3, 0.5)
@@ -118,8 +117,7 @@ def _run(words: list[str]) -> int:
         hint = f"did you mean {near[0]}?{also}" if near else "`perdure help` lists the commands"
         print(f"perdure: no command {name}; {hint}", file=sys.stderr)
         return USAGE_ERROR
-    module = {**COMMANDS, **HIDDEN}[name][0]
-    return int(import_module(module).main(rest))
+    return int(import_module(COMMANDS[name][0]).main(rest))
 
 
 def usage() -> str:

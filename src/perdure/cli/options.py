@@ -148,7 +148,7 @@ def settle(options: argparse.Namespace, command: str, *, leave_out_faults: bool 
 def _here(command: str) -> str:
     if command in _SERVERS:
         return "."
-    from perdure.cli.workspace import find_workspace
+    from perdure.cli.locations import find_workspace
 
     return find_workspace(".")
 

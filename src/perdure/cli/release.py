@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from perdure.cli.output import Screen
 from perdure.cli.reservations import print_holders
-from perdure.cli.screen import Screen
 from perdure.cli.tool_command import add_force, parser_for, run_tool
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ import os
 import sys
 from json import dumps
 
+from perdure.cli.locations import find_workspace
+from perdure.cli.output import home
 from perdure.cli.parser import new_parser
-from perdure.cli.screen import home
-from perdure.cli.workspace import find_workspace
 from perdure.host import presence
 from perdure.platform import signals
 

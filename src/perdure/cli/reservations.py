@@ -5,9 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from perdure.cli import times
-from perdure.cli.screen import Screen, clean, column, home, print_table
-from perdure.cli.tool_command import has_store, open_for_reading, parser_for, print_json, worker_settings
+from perdure.cli.output import (
+    Screen,
+    clean,
+    column,
+    home,
+    microseconds_of,
+    print_json,
+    print_table,
+    short_time,
+)
+from perdure.cli.tool_command import has_store, open_for_reading, parser_for, worker_settings
 
 if TYPE_CHECKING:
     from perdure.worker.compose import Settings
@@ -56,7 +64,7 @@ def print_holders(holders: list[dict[str, Any]], screen: Screen) -> None:
         column("mode", (one["mode"] for one in holders)),
         column("client", (clean(one["client"]) for one in holders)),
         column("agent", (clean(one.get("agent", "")) for one in holders)),
-        column("until", (times.short(times.microseconds_of(one["until"])) for one in holders)),
+        column("until", (short_time(microseconds_of(one["until"])) for one in holders)),
         column("reason", (clean(one["reason"]) for one in holders)),
     ]
     print_table(columns, screen)

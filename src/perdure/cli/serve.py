@@ -139,7 +139,7 @@ def main(argv: list[str]) -> int:
 
 def _banner(address: str, settings: Settings, chosen: Options) -> tuple[str, ...]:
     """Below the address: what a person does next."""
-    from perdure.cli.screen import clean, home
+    from perdure.cli.output import clean, home
 
     lines = [] if chosen.wrap else [f"  dashboard  {address.removesuffix('mcp')}"]
     lines += [f"  workspace  {home(clean(path))}" for path in settings.workspaces if not chosen.wrap]
@@ -154,9 +154,9 @@ def _not_listening(host: str, port: int, error: OSError | OverflowError) -> str:
         return f"{port} is no port: 0 to 65535"
     if error.errno != errno.EADDRINUSE:
         return f"cannot listen on {host}:{port}: {error.strerror or error}"
-    from perdure.cli.port_holder import holder_of
+    from perdure.cli.host_client import port_holder
 
-    return f"port {port} is used by {holder_of(port)} --port 0 takes another."
+    return f"port {port} is used by {port_holder(port)} --port 0 takes another."
 
 
 def _serving(options: argparse.Namespace, workspace: str, token: str | None) -> Serving:

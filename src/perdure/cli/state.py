@@ -12,13 +12,25 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import msgspec
 
-from perdure.cli import times
 from perdure.cli.options import settle
+from perdure.cli.output import (
+    Progress,
+    Screen,
+    age,
+    clean,
+    column,
+    encodable,
+    error_text,
+    exit_code,
+    full_time,
+    microseconds_of,
+    print_error,
+    print_json,
+    print_table,
+    truncate,
+)
 from perdure.cli.parser import new_parser
-from perdure.cli.progress import Progress
-from perdure.cli.refusals import exit_code, in_words, tell
-from perdure.cli.screen import Screen, clean, column, cut, encodable, print_table
-from perdure.cli.tool_command import CommandCall, print_json
+from perdure.cli.tool_command import CommandCall
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, call_tool
 from perdure.protocol.tools import View
@@ -148,7 +160,7 @@ def _set(surface: StateSurface, options: argparse.Namespace) -> int:
     if options.raw:
         value = json.dumps(value, ensure_ascii=False)
     elif (problem := _problem(value)) is not None:
-        return tell("state set", problem, options.json)
+        return print_error("state set", problem, options.json)
     names = ("key", "expected_version", "ttl_s")
     arguments = {"value": value, **{n: getattr(options, n) for n in names}}
     return _use(surface, "set_state", options, arguments, _show_written)
@@ -158,7 +170,7 @@ def _problem(value: str) -> ToolError | None:
     try:
         parsed(value)
     except BadValue as error:
-        shown = clean(cut(value.strip(), 40)) or "nothing"
+        shown = clean(truncate(value.strip(), 40)) or "nothing"
         return refuse(
             "invalid_input",
             "bad_json",
@@ -214,7 +226,7 @@ def _use(
     if options.json:
         print_json(found if is_refused else _with_values(found))
     elif is_refused:
-        print(in_words("state", found), file=sys.stderr)
+        print(error_text("state", found), file=sys.stderr)
     elif code and found.get("status") != "timeout":
         print(f"perdure state {options.command}: {_failure(found)}", file=sys.stderr)
     elif show is not None:
@@ -314,8 +326,8 @@ def _show_history(found: dict[str, Any], options: argparse.Namespace) -> None:
 
 
 def _when(text: str, screen: Screen) -> str:
-    ts = times.microseconds_of(text)
-    return times.age(ts) if screen.is_terminal else times.full(ts)
+    ts = microseconds_of(text)
+    return age(ts) if screen.is_terminal else full_time(ts)
 
 
 # --- export and import --------------------------------------------------------------------------------------
@@ -331,7 +343,7 @@ def _export(surface: StateSurface, options: argparse.Namespace) -> int:
                     print(as_json(line))
                 progress.at("export", number)
     except (ToolError, StorageError) as error:
-        return tell("state", error, options.json)
+        return print_error("state", error, options.json)
     sys.stdout.flush()
     return 0
 
@@ -351,7 +363,7 @@ def _import(surface: StateSurface, options: argparse.Namespace) -> int:
         print(f"perdure state: {options.file}: {error}", file=sys.stderr)
         return 1
     except (ToolError, StorageError) as error:
-        return tell("state", error, options.json)
+        return print_error("state", error, options.json)
     for one in done["skipped"]:
         where = f"row {one['row']}" + (f" ({one['key']})" if one["key"] else "")
         print(f"skipped {where}: {one['reason']}", file=sys.stderr)

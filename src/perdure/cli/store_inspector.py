@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from perdure.cli.locations import state_file
-from perdure.cli.overview import today_us
 from perdure.storage.sqlite import read_only
 from perdure.storage.sqlite.drafts import expire_draft
 from perdure.storage.workspace_store import find
@@ -79,18 +79,64 @@ class StoreInspector:
         if (path := state_file(self._state)) is not None:
             found = read_only.namespaces(path)
             return {name: found.get(name, []) for name in ("namespaces", "leases")}
-        return self._of_server() if self._state != "memory:" else {"namespaces": [], "leases": []}
-
-    def _of_server(self) -> dict[str, list[dict[str, Any]]]:
-        from perdure.storage.state import Span
-        from perdure.worker.compose import open_backend
-
+        if self._state == "memory:":
+            return {"namespaces": [], "leases": []}
         if self._backend is None:
+            from perdure.worker.compose import open_backend
+
             self._backend = open_backend(self._state)
-        spaces, now = sorted({*self._backend.namespaces(), "default"}), int(time.time() * 1_000_000)
-        leases = [
-            read_only.lease(one.namespace, one.key, one.value or "", one.expires, now)
-            for space in spaces
-            for one in self._backend.page(Span("lease", space), None, read_only.MAX_LEASES, True).entries
-        ]
-        return {"namespaces": [{"namespace": space} for space in spaces], "leases": leases}
+        spaces = sorted({*self._backend.namespaces(), "default"})
+        return {
+            "namespaces": [{"namespace": space} for space in spaces],
+            "leases": _leases(self._backend, spaces),
+        }
+
+
+def state_summary(state: str | None) -> dict[str, Any]:
+    """Revision, counts and leases of a state store. With `error` where it is there and cannot be read."""
+    if (path := state_file(state)) is not None:
+        return read_only.state_summary(path)
+    assert state is not None
+    return {"found": False, "path": state} if state == "memory:" else _server_summary(state)
+
+
+def _server_summary(url: str) -> dict[str, Any]:
+    from perdure.storage.errors import StateError, UnusableStore
+    from perdure.worker.compose import open_backend
+
+    summary = {"found": True, "path": _without_secrets(url)}
+    try:
+        backend = open_backend(url)
+        try:
+            revision, spaces = backend.revision(), backend.namespaces()
+            leases = _leases(backend, {*spaces, "default"})
+        finally:
+            backend.close()
+    except StateError as error:
+        return {**summary, "error": error.detail}
+    except (UnusableStore, OSError) as error:
+        return {**summary, "error": str(error)}
+    return {**summary, "revision": revision, "namespaces": len(spaces), "leases": leases}
+
+
+def _leases(backend: StateBackend, spaces: Iterable[str]) -> list[dict[str, Any]]:
+    from perdure.storage.state import Span
+
+    now = int(time.time() * 1_000_000)
+    return [
+        read_only.lease(entry.namespace, entry.key, entry.value or "", entry.expires, now)
+        for space in spaces
+        for entry in backend.page(Span("lease", space), None, read_only.MAX_LEASES, True).entries
+    ]
+
+
+def today_us() -> int:
+    """The start of this day, local time."""
+    now = time.localtime()
+    return int(time.mktime((now.tm_year, now.tm_mon, now.tm_mday, 0, 0, 0, 0, 0, -1)) * 1_000_000)
+
+
+def _without_secrets(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    place = rest.partition("?")[0].rpartition("@")[2]
+    return f"{scheme}://{place}"

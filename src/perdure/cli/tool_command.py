@@ -10,13 +10,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from perdure.cli.locations import from_here
 from perdure.cli.options import add_workspace, settle
+from perdure.cli.output import (
+    Progress,
+    Screen,
+    clean,
+    encodable,
+    error_text,
+    exit_code,
+    home,
+    print_error,
+    print_json,
+)
 from perdure.cli.parser import new_parser
-from perdure.cli.progress import Progress
-from perdure.cli.refusals import exit_code, in_words, tell
-from perdure.cli.screen import Screen, clean, encodable, home
-from perdure.cli.workspace import from_here
-from perdure.cli.write_settings import write_settings
+from perdure.cli.worker_settings import write_settings
 from perdure.host import presence
 from perdure.platform.process_tree import client_process
 from perdure.protocol.calls import LocalCall
@@ -102,11 +110,7 @@ def read_journal(
         finally:
             service.close()
     except (ToolError, StorageError) as error:
-        return tell(command, error, options.json)
-
-
-def print_json(payload: dict[str, Any]) -> None:
-    print(encodable(msgspec.json.encode(payload).decode()))
+        return print_error(command, error, options.json)
 
 
 def has_store(settings: WorkerSettings) -> bool:
@@ -141,7 +145,7 @@ def run_tool(
     settings = worker_settings(options, command)
     if tool in ("undo", "rewind", "restore", "history", "release") and not has_store(settings):
         refusal = refuse("not_found", "no_changes", no_changes(settings), next_step=call_tool("journal_tail"))
-        return tell(command, refusal, options.json)
+        return print_error(command, refusal, options.json)
     surface = WriteSurface(lambda: (open_for_reading if declared.spec.read_only else open_write)(settings))
     declared = next(one for one in surface.tools() if one.spec.name == tool)
     given = {name: value for name, value in arguments.items() if value is not None}
@@ -163,7 +167,7 @@ def run_tool(
     elif options.json:
         print(encodable(result["content"][0]["text"]))
     elif is_error:
-        print(in_words(command, found), file=sys.stderr)
+        print(error_text(command, found), file=sys.stderr)
     elif show is not None:
         show(found, settings)
     else:

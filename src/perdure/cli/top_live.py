@@ -14,12 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from perdure.cli.host_rows import HostRow, in_flight, last_fault, mount_style, pids, sessions_of, summary
-from perdure.cli.screen import clean, home
+from perdure.cli.output import clean, home
 from perdure.platform.polling import READABLE, wait
 from perdure.platform.terminal import single_keys
 
 if TYPE_CHECKING:
-    from perdure.cli.sampling import Sampler
+    from perdure.cli.top import Sampler
 
 MOST_SESSIONS = 12  # so that one of them fits a screen
 END = b"q\x03\x04"

@@ -12,8 +12,8 @@ from typing import Any, Final
 from msgspec import structs
 
 from perdure.cli.options import settle
+from perdure.cli.output import clean, home
 from perdure.cli.parser import new_parser
-from perdure.cli.screen import clean, home
 from perdure.host.workspace_trust import (
     WORKSPACE_FILES,
     WorkspaceFile,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from perdure.cli.options import add_shared, settle
 from perdure.cli.parser import Parser
+from perdure.cli.worker_settings import worker_settings
 from perdure.platform.guardian import MARK
 from perdure.protocol.faults import Fault, printable
 
@@ -28,32 +29,14 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    from perdure.protocol.tools import View
-    from perdure.worker.compose import Settings, hook_listener, surfaces
+    from perdure.worker.compose import hook_listener, surfaces
     from perdure.worker.server import serve_stdio
 
     known = settle(parser().parse_args(argv), "worker", leave_out_faults=True)
     for fault in known.faults:
         print(f"perdure worker: {fault.detail}", file=sys.stderr)
     try:
-        settings = Settings(
-            workspaces=known.workspaces,
-            surfaces=known.surfaces,
-            tools=known.tools,
-            state=known.state,
-            policy=known.policy,
-            workspace_policy=known.workspace_policy,
-            user_policy=known.user_policy,
-            registry=known.registry,
-            durability=known.durability,
-            store=known.store,
-            keep=known.keep,
-            timeline=known.timeline,
-            reservations=known.reservations,
-            state_limits=known.state_limits,
-            view=View(known.render, known.detail),
-            log_level=known.log_level,
-        )
+        settings = worker_settings(known)
         served = surfaces(settings)
     except ValueError as error:
         print(f"perdure worker: {error}", file=sys.stderr)

@@ -6,7 +6,7 @@ import argparse
 import os
 import shutil
 
-from perdure.cli.progress import Progress
+from perdure.cli.output import Progress
 from perdure.cli.registry.shared import add_catalog, print_result, table, warn
 from perdure.registry.catalog.catalogs import Listing, open_catalog
 

@@ -9,8 +9,8 @@ from functools import partial
 from json import dumps
 from typing import Any
 
-from perdure.cli.screen import home
-from perdure.cli.workspace import find_workspace
+from perdure.cli.locations import find_workspace
+from perdure.cli.output import home
 from perdure.protocol.pending_trust import UntrustedFile, command_for
 from perdure.registry.allowed_commands import check_allowed
 from perdure.registry.backend import Backend, EditableBackend, open_backend

@@ -1,0 +1,1 @@
+"""Commands about the changes of a workspace: list, show, compare, undo, verify."""
