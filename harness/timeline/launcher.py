@@ -26,7 +26,8 @@ from perdure.platform import fault_points
 _MODULES: Final = (
     *("json", "socket", "logging.handlers", "watchfiles", "apsw", "argparse", "difflib"),
     *("perdure.cli.main", "perdure.cli.hook", "perdure.cli.hook_journal", "perdure.cli.worker"),
-    *("perdure.cli.changes.undo", "perdure.cli.changes.rewind", "perdure.cli.changes.timeline", "perdure.cli.worker_settings", "perdure.cli.locations"),
+    *("perdure.cli.changes.undo", "perdure.cli.changes.rewind", "perdure.cli.changes.timeline", "perdure.cli.locations"),
+    *("perdure.cli.worker_settings",),
     *("perdure.host.settings", "perdure.hooks.clients", "perdure.hooks.claude_code", "perdure.worker.compose"),
     *("perdure.worker.server", "perdure.worker.resident_recorder", "perdure.worker.diagnostics"),
     *("perdure.storage.sqlite.journal", "perdure.storage.workspace_store", "perdure.surfaces.write.surface"),

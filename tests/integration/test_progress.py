@@ -8,7 +8,7 @@ import json
 import pytest
 from commands import Terminal, perdure
 
-from perdure.cli import progress
+from perdure.cli import output
 from perdure.cli.output import Progress
 from testbed import Bed
 
@@ -23,8 +23,8 @@ class Screened(io.StringIO):
 
 
 def drawn(monkeypatch: pytest.MonkeyPatch, after: float, out: io.StringIO | None = None) -> str:
-    monkeypatch.setattr(progress, "AFTER_S", after)
-    monkeypatch.setattr(progress, "EVERY_S", 0.0)
+    monkeypatch.setattr(output, "AFTER_S", after)
+    monkeypatch.setattr(output, "EVERY_S", 0.0)
     out = Screened() if out is None else out
     with Progress(out, io.StringIO()) as bar:
         for number in range(1, 101):
@@ -47,7 +47,7 @@ def test_what_is_no_terminal_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_bar_does_not_stand_among_the_lines_of_an_export(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "AFTER_S", 0.0)
+    monkeypatch.setattr(output, "AFTER_S", 0.0)
     out = Screened()
     with Progress(out, Screened()) as bar:
         bar.at("export", 1)
@@ -59,7 +59,7 @@ def at_once(bed: Bed) -> dict[str, str]:
     """An environment in which bars are shown from the beginning."""
     folder = bed.root / "at-once"
     folder.mkdir()
-    code = "from perdure.cli import progress\nprogress.AFTER_S = progress.EVERY_S = 0.0\n"
+    code = "from perdure.cli import output\noutput.AFTER_S = output.EVERY_S = 0.0\n"
     (folder / "sitecustomize.py").write_text(code)
     return {"PYTHONPATH": str(folder)}
 

@@ -231,7 +231,7 @@ def test_a_wait_prints_the_value(run: Run) -> None:
     run("set", "a", '{"x": 1}')
     assert run("wait", "a", "--after", "0") == (0, '{"x": 1}\n', "")
     assert run("wait", "--prefix", "a", "--after", "0") == (0, "a\n", "")
-    assert run("wait", "a", "--timeout-s", "0") == (1, "", "perdure state wait: no change of a\n")
+    assert run("wait", "a", "--timeout-s", "0") == (1, "", "perdure state wait: no change of a in time\n")
 
 
 def test_keys_are_listed_by_prefix_and_namespace_a_page_at_a_time(run: Run, filled: Path) -> None:

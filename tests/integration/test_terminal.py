@@ -451,7 +451,7 @@ def test_one_tool_is_called_from_the_terminal(bed: Bed) -> None:
 
     assert call("safe_write", "path=a.txt", "content=hello").stdout.startswith("wrote a.txt  5 bytes")
     refused = call("safe_write", "path=a.txt", "content=bye")
-    assert (refused.returncode, refused.stdout) == (1, "")
+    assert (refused.returncode, refused.stdout) == (3, "")
     step = next(line for line in refused.stderr.splitlines() if line.startswith("next: "))
     followed = call(*shlex.split(step.removeprefix("next: ").partition("   (")[0]))
     assert (followed.returncode, (bed.workspace / "a.txt").read_text()) == (0, "bye")
@@ -480,3 +480,37 @@ def test_a_mounted_tool_gets_only_the_arguments_that_were_typed(bed: Bed) -> Non
     assert json.loads(called.stdout) == {"tool": "strict", "arguments": {"key": "a"}}
     refused = perdure(bed, "call", "notes__strict", "key=a", "colour=red", "--json")
     assert "Unknown arguments: colour" in refused.stderr
+
+
+def test_a_command_without_its_subcommand_lists_them(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run("handoff")
+    assert ended.value.code == 2
+    assert "a command is missing: show, write" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("serve", "--port", "99999"), "99999: expected a number from 0 to 65535"),
+        (("top", "--interval", "soon"), "soon: expected seconds from 0.1 to 3600"),
+    ],
+)
+def test_a_number_that_cannot_be_meant_is_named_with_its_range(
+    words: tuple[str, ...], sentence: str, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(*words)
+    assert ended.value.code == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_commands_say_that_there_is_nothing_yet(run: Run, project: Path) -> None:
+    assert run("verify") == (
+        0,
+        "Nothing to check: No changes yet in ~/proj/sub. Agents' writes through Perdure appear here "
+        "(perdure install CLIENT).\n",
+        "",
+    )
+    assert run("gc")[1] == "Nothing to remove: Perdure keeps no store on this machine.\n"
+    assert "no host is running" in run("top", "--once")[1]

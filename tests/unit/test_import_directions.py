@@ -203,7 +203,7 @@ def test_what_differs_between_systems_is_used_only_by_the_ports_in_platform() ->
 
 def test_only_commands_that_act_as_a_client_use_the_test_kit() -> None:
     for file in FILES:
-        if not name(file).startswith("testing/") and name(file) not in ("cli/demo.py", "cli/call.py"):
+        if not name(file).startswith("testing/") and name(file) not in ("cli/demo.py", "cli/host_session.py"):
             assert "testing" not in map(room, imports(file)), name(file)
 
 

@@ -120,6 +120,9 @@ def _total(results: list[dict[str, Any]]) -> int:
 
 
 def _print(results: list[dict[str, Any]], options: argparse.Namespace, screen: Screen) -> None:
+    if not results:
+        screen.line("Nothing to remove: Perdure keeps no store on this machine.")
+        return
     verb = "would free" if options.dry_run else "freed"
     for one in results:
         place = home(clean(one["workspace"] or one["store"]))
@@ -127,7 +130,12 @@ def _print(results: list[dict[str, Any]], options: argparse.Namespace, screen: S
             screen.line(f"{place}: {clean(one['error'])}", "yellow")
         elif one["bytes"]:
             screen.line(f"{verb} {size(one['bytes'])} in {place}")
-    screen.line(f"{verb} {size(_total(results))} in {count(len(results), 'store')}")
+    if total := _total(results):
+        screen.line(f"{verb} {size(total)} in {count(len(results), 'store')}")
+    else:
+        screen.line(
+            f"Nothing to remove in {count(len(results), 'store')}: the settings keep everything there is."
+        )
     waiting = [one for one in results if one.get("removable") and not options.orphans]
     if waiting:
         screen.line(

@@ -8,6 +8,7 @@ from typing import Any
 
 from perdure.cli.output import clean, count, duration, milliseconds, truncate
 
+NO_HOSTS = "no host is running: a client starts one (perdure install CLIENT), or perdure serve"
 SILENCES = {
     "no_answer": "does not answer",
     "no_socket": "cannot be asked (older, or no socket)",

@@ -15,12 +15,9 @@ COMMANDS = {
     "run": ("perdure.cli.run", "the MCP server on stdio, as a client starts it"),
     "serve": ("perdure.cli.serve", "streamable HTTP for many clients at /mcp"),
     "attach": ("perdure.cli.attach", "stdio for a client, connected to a running perdure serve"),
-    "wrap": ("perdure.cli.wrap", "make one stdio MCP server durable: perdure wrap -- COMMAND ARGS…"),
+    "wrap": ("perdure.cli.wrap", "make one stdio MCP server durable: wrap -- COMMAND ARGS…"),
     "worker": ("perdure.cli.worker", "the built-in surfaces as a plain stdio MCP server, no host"),
-    "demo": (
-        "perdure.cli.demo",
-        "show in a few seconds what Perdure does: a write, kill -9, two agents, a secret, an undo",
-    ),
+    "demo": ("perdure.cli.demo", "a tour in a few seconds: a write, kill -9, a secret, an undo"),
     "status": ("perdure.cli.status", "hosts, journal, shared state and registry on one screen"),
     "top": ("perdure.cli.top", "what every session does, live"),
     "doctor": ("perdure.cli.doctor", "find what is wrong, say what to do, fix what is safe"),
@@ -37,23 +34,20 @@ COMMANDS = {
     "reserve": ("perdure.cli.reserve", "keep other agents from writing paths"),
     "release": ("perdure.cli.release", "release a reservation"),
     "reservations": ("perdure.cli.reservations", "which paths are reserved, by whom and until when"),
-    "guard": ("perdure.cli.guard", "a check of git commits against reservations: install, uninstall, check"),
-    "state": ("perdure.cli.state", "shared state: get, set, list, delete, wait, history, export, import"),
+    "guard": ("perdure.cli.guard", "check git commits against reservations"),
+    "state": ("perdure.cli.state", "shared state: get, set, list, delete, wait, history …"),
     "handoff": ("perdure.cli.handoff", "the handoff that one agent leaves to the next: show, write"),
-    "trust": ("perdure.cli.trust", "let a workspace's own settings files start servers and change settings"),
-    "registry": (
-        "perdure.cli.registry",
-        "the servers that you use: list, show, validate, install, enable, disable …",
-    ),
+    "trust": ("perdure.cli.trust", "let a workspace's settings files start servers"),
+    "registry": ("perdure.cli.registry", "the servers that you use: list, install, enable, search …"),
     "hook": ("perdure.cli.hook", "hooks for a client's own tools: journal, steer"),
     "install": ("perdure.cli.install", "add Perdure to a client's config file"),
     "uninstall": ("perdure.cli.uninstall", "remove Perdure from a client's config file"),
     "call": ("perdure.cli.call", "call one tool: perdure call TOOL KEY=VALUE…"),
-    "tools": ("perdure.cli.tools", "the tools that a model sees, by group and profile"),
+    "tools": ("perdure.cli.tools", "the tools that a model sees, built in and mounted"),
     "verify": ("perdure.cli.changes.verify", "check journal, contents and files against each other"),
     "du": ("perdure.cli.du", "how much disk space Perdure uses, and for what"),
     "gc": ("perdure.cli.gc", "remove what the settings no longer keep"),
-    "reload": ("perdure.cli.reload", "replace servers, and the host, by the version that is installed now"),
+    "reload": ("perdure.cli.reload", "replace servers and hosts by the installed version"),
     "completion": ("perdure.cli.completion", "completion for bash, zsh and fish"),
 }
 
@@ -128,7 +122,7 @@ def usage() -> str:
         "One MCP server that a coding agent can trust with its work.\n\n"
         + "\n".join(lines)
         + "\n\n`perdure help COMMAND` shows the options of a command.\n"
-        "Without a command, `perdure` is `perdure run` where its input is a pipe, as when a client starts it."
+        "Without a command and with a pipe as its input, `perdure` is `perdure run`."
     )
 
 

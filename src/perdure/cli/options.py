@@ -124,6 +124,8 @@ def add_telemetry(parser: argparse.ArgumentParser) -> None:
 
 # Commands that show by themselves what waits for trust, or whose standard error is not read by a person.
 _SILENT = frozenset({"doctor", "du", "gc", "hook", "serve", "status", "trust"})
+# These start the servers of the registry. To the others it does not matter whether its file is trusted.
+_MOUNTING = frozenset({"run", "call", "tools"})
 # A server writes where its client started it. Every other command finds the workspace around the current folder.
 _SERVERS = frozenset({"run", "serve", "wrap", "worker"})
 
@@ -157,7 +159,7 @@ def _tell_untrusted(settings: Settings, command: str) -> None:
     """What of the workspace's files does not count, and what to type."""
     from perdure.host.workspace_trust import untrusted_files, workspace_registry
 
-    registry = None if command == "run" else workspace_registry(settings, os.environ)
+    registry = None if command in _MOUNTING else workspace_registry(settings, os.environ)
     for file in untrusted_files(settings, os.environ):
         if file.path != registry:
             print(f"perdure {command}: {file.sentence}", file=sys.stderr)

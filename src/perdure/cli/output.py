@@ -65,14 +65,16 @@ class Screen:
 
 
 def column(head: str, cells: Iterable[str], *, right: bool = False) -> list[str]:
-    """The head and the cells of a column, all of one width."""
+    """The head and the cells of a column, all of one width. Empty where no cell has text: the table goes without it."""
     texts = [head, *cells]
+    if not any(texts[1:]):
+        return []
     width = max(map(len, texts))
     return [text.rjust(width) if right else text.ljust(width) for text in texts]
 
 
 def print_table(columns: list[list[str]], screen: Screen) -> None:
-    for number, cells in enumerate(zip(*columns, strict=True)):
+    for number, cells in enumerate(zip(*filter(None, columns), strict=True)):
         screen.line("  ".join(cells).rstrip(), "" if number else "dim")
 
 
@@ -204,7 +206,7 @@ EXIT_CODES: Final = {
 USAGE: Final = 2
 UNAVAILABLE: Final = 4
 # What the sentence says already, or what only a program has use for.
-_NOT_SHOWN: Final = frozenset({"tool", "reason", "message", "next", "path", "fault"})
+_NOT_SHOWN: Final = frozenset({"tool", "reason", "message", "next", "path", "fault", "how"})
 
 
 def exit_code(envelope: dict[str, Any]) -> int:

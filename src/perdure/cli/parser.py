@@ -6,13 +6,21 @@ import re
 from argparse import ArgumentParser
 from typing import Any, Final, NoReturn
 
+COMMAND: Final = "COMMAND"
+"""The metavar of subcommands."""
 _UNKNOWN: Final = re.compile(r"unrecognized arguments: (.*)", re.S)
 _CHOICE: Final = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)", re.S)
 
 
 class Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
+        if message == f"the following arguments are required: {COMMAND}":
+            message = f"a command is missing: {', '.join(self._commands())}"
         super().error(message + self._hint(message))
+
+    def _commands(self) -> list[str]:
+        choices = [action.choices for action in self._actions if isinstance(action.choices, dict)]
+        return [name for names in choices for name in names]
 
     def _hint(self, message: str) -> str:
         from difflib import get_close_matches

@@ -26,7 +26,12 @@ def parser() -> argparse.ArgumentParser:
         "a dashboard at /.",
     )
     made.add_argument("--host", help="the address to listen on (PERDURE_HOST; default: 127.0.0.1)")
-    made.add_argument("--port", type=int, help="the port; 0 takes a free one (PERDURE_PORT; default: 8765)")
+    made.add_argument(
+        "--port",
+        type=_port,
+        metavar="PORT",
+        help="the port; 0 takes a free one (PERDURE_PORT; default: 8765)",
+    )
     made.add_argument(
         "--token",
         help="the bearer token that clients must send (PERDURE_TOKEN); required for an address beyond loopback",
@@ -54,6 +59,12 @@ def parser() -> argparse.ArgumentParser:
     add_shared(made)
     add_telemetry(made)
     return made
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= 65535):
+        raise argparse.ArgumentTypeError(f"{text}: expected a number from 0 to 65535")
+    return int(text)
 
 
 def _add_oauth(made: argparse.ArgumentParser) -> None:

@@ -185,7 +185,10 @@ def _wait(surface: StateSurface, options: argparse.Namespace) -> int:
 
     def show(found: dict[str, Any], _: argparse.Namespace) -> None:
         if found["status"] == "timeout":
-            print(f"perdure state wait: no change of {clean(options.prefix or options.key)}", file=sys.stderr)
+            print(
+                f"perdure state wait: no change of {clean(options.prefix or options.key)} in time",
+                file=sys.stderr,
+            )
         elif options.prefix is not None:
             for change in found["changes"]:
                 print(clean(change["key"]))
@@ -240,6 +243,8 @@ def _failure(found: dict[str, Any]) -> str:
     key = clean(found.get("key", ""))
     if found["status"] == "not_found" or found.get("deleted") is False:
         return f"no key {key}"
+    if found["status"] == "conflict" and found.get("version") and "Version mismatch" in found["message"]:
+        return f"not written: {key} is at version {found['version']} by now (perdure state get {key} -v)"
     return clean(found.get("message", found["status"]))
 
 
@@ -360,7 +365,8 @@ def _import(surface: StateSurface, options: argparse.Namespace) -> int:
             rows = checkpoint_rows(options.file) if is_database else json_lines(_told(file, progress))
             done = imported(surface.service, rows, call, overwrite=options.overwrite)
     except (OSError, sqlite3.Error) as error:
-        print(f"perdure state: {options.file}: {error}", file=sys.stderr)
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        print(f"perdure state import: {options.file}: {reason}", file=sys.stderr)
         return 1
     except (ToolError, StorageError) as error:
         return print_error("state", error, options.json)

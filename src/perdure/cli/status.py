@@ -86,7 +86,7 @@ def show(report: dict[str, Any], settings: Settings, screen: Screen) -> None:
     _show_store(report, screen)
     _show_state(report["state"], screen)
     place = report["registry"]["path"]
-    _section(screen, "registry", home(clean(place)) if place else "none report")
+    _section(screen, "registry", home(clean(place)) if place else "none found")
     for file in report["untrusted"]:
         _show_untrusted(file, screen)
 

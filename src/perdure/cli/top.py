@@ -11,7 +11,16 @@ from json import dumps
 from typing import Any
 
 from perdure.cli.host_client import query_hosts
-from perdure.cli.host_rows import HostRow, in_flight, last_fault, mount_style, pids, sessions_of, summary
+from perdure.cli.host_rows import (
+    NO_HOSTS,
+    HostRow,
+    in_flight,
+    last_fault,
+    mount_style,
+    pids,
+    sessions_of,
+    summary,
+)
 from perdure.cli.output import Screen, clean, count, home, truncate, truncate_left
 from perdure.cli.parser import new_parser
 from perdure.host import presence
@@ -45,9 +54,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 def seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not SHORTEST_S <= value <= LONGEST_S:
-        raise ValueError(text)
+        raise argparse.ArgumentTypeError(f"{text}: expected seconds from {SHORTEST_S:g} to {LONGEST_S:g}")
     return value
 
 
@@ -119,6 +131,8 @@ class Sampler:
 
 def show(sample: dict[str, Any], screen: Screen) -> None:
     screen.line(summary(sample), "bold")
+    if not sample["hosts"]:
+        screen.line(NO_HOSTS, "dim")
     for host in sample["hosts"]:
         row = HostRow(host)
         screen.line(

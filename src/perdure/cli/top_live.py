@@ -13,7 +13,16 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from perdure.cli.host_rows import HostRow, in_flight, last_fault, mount_style, pids, sessions_of, summary
+from perdure.cli.host_rows import (
+    NO_HOSTS,
+    HostRow,
+    in_flight,
+    last_fault,
+    mount_style,
+    pids,
+    sessions_of,
+    summary,
+)
 from perdure.cli.output import clean, home
 from perdure.platform.polling import READABLE, wait
 from perdure.platform.terminal import single_keys
@@ -47,7 +56,7 @@ def drawn(sample: dict[str, Any], room: int = MOST_SESSIONS) -> Group:
                 parts.append(_served(host, room))
             parts += [Text(f"  {text}", "cyan") for text in in_flight(host)]
     if not sample["hosts"]:
-        parts.append(Text("no host is running", "dim"))
+        parts.append(Text(NO_HOSTS, "dim"))
     parts.append(Text("q ends", "dim"))
     return Group(*parts)
 

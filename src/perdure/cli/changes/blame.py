@@ -150,7 +150,7 @@ def _print(found: list[dict[str, Any]], screen: Screen) -> None:
         column("line", (str(line["line"]) for line in found), right=True),
     ]
     previous: str | None = ""
-    for number, cells in enumerate(zip(*columns, strict=True)):
+    for number, cells in enumerate(zip(*filter(None, columns), strict=True)):
         head = "  ".join(cells)
         if not number:
             screen.line(head, "dim")

@@ -50,21 +50,21 @@ def show(rows: list[dict[str, Any]], screen: Screen, *, with_path: bool = True) 
     else:
         columns.append(column("when", (full_time(line.ts) for line in lines)))
     columns.append(column("what", (line.what for line in lines)))
-    tail = [column("size", (line.size for line in lines), right=True)]
-    if any(line.lines for line in lines):
-        tail.append(column("lines", (line.lines for line in lines), right=True))
     most = MOST_CLIENT if screen.is_terminal else screen.width
-    tail.append(column("client", (truncate(line.client, most) for line in lines)))
-    if any(line.part for line in lines):
-        tail.append(column("", (line.part for line in lines)))
-    room = screen.width - sum(len(column[0]) + 2 for column in columns + tail)
+    tail = [
+        column("size", (line.size for line in lines), right=True),
+        column("lines", (line.lines for line in lines), right=True),
+        column("client", (truncate(line.client, most) for line in lines)),
+        column("", (line.part for line in lines)),
+    ]
+    room = screen.width - sum(len(cells[0]) + 2 for cells in columns + tail if cells)
     if with_path:
         paths = [line.path for line in lines]
         width = min(max(map(len, paths)), max(LEAST_PATH, room))
         columns.append(column("path", (truncate_left(path, width) for path in paths)))
         room -= len(columns[-1][0]) + 2
     sessions = column("session", (line.session[: SESSION if screen.is_terminal else None] for line in lines))
-    if len(sessions[0]) <= room:
+    if sessions and len(sessions[0]) <= room:
         tail.append(sessions)
     print_table(columns + tail, screen)
 

@@ -211,8 +211,7 @@ def _print_table(changes: list[Change], screen: Screen) -> None:
         column("command", (clean(one.get("command", "")) for one in changes)),
         column("paths", map(_first_paths, changes)),
     ]
-    kept = [cells for cells in columns if any(cell.strip() for cell in cells[1:])]
-    print_table(kept, screen)
+    print_table(columns, screen)
 
 
 def _first_paths(change: Change) -> str:

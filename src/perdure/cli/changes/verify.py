@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from perdure.cli.output import Progress, clean, count, print_error
-from perdure.cli.tool_command import open_for_reading, parser_for, worker_settings
+from perdure.cli.tool_command import has_store, no_changes, open_for_reading, parser_for, worker_settings
 from perdure.protocol.envelope import ToolError
 from perdure.storage.errors import StorageError
 
@@ -28,8 +28,12 @@ def main(argv: list[str]) -> int:
     from perdure.workspace.verify import verify
 
     options = parser().parse_args(argv)
+    settings = worker_settings(options, "verify")
+    if not has_store(settings) and not options.json:
+        print(f"Nothing to check: {no_changes(settings)}")
+        return 0
     try:
-        service = open_for_reading(worker_settings(options, "verify"))
+        service = open_for_reading(settings)
     except (ToolError, StorageError) as error:
         print_error("verify", error, options.json)
         return UNAVAILABLE

@@ -112,7 +112,7 @@ def test_a_host_that_hangs_is_not_waited_for(bed: Bed) -> None:
     finally:
         os.kill(client.pid, signal.SIGCONT)
 
-    assert (asked.report, asked.silence) == (None, "no_answer")
+    assert (asked.report, asked.no_answer_reason) == (None, "no_answer")
     assert asked.presence.pid == client.pid
 
 
