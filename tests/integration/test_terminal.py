@@ -399,12 +399,12 @@ def test_install_lists_the_clients_of_this_machine_and_ends_with_what_to_do_next
         0,
         [["cursor", "no", "server,", "hooks", "~/.cursor/mcp.json"]],
     )
-    assert "perdure install cursor shows the change" in text
+    assert "Next: perdure install --all --hooks shows the changes" in text
     assert "+++" in run("install", "cursor")[1]
     applied = run("install", "cursor", "--apply")[1]
     assert "+++" not in applied
     assert applied.splitlines()[0].startswith("perdure added  ")
-    assert "Next: restart Cursor, then ask it which tools perdure has." in applied
+    assert "Next: restart Cursor, then ask for the tools of perdure." in applied
     assert run("install")[1].splitlines()[1].split()[1] == "yes"
 
 

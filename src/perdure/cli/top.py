@@ -70,7 +70,7 @@ def main(argv: list[str]) -> int:
         if not (options.once or options.json) and sys.stdout.isatty() and _has_rich():
             from perdure.cli.top_live import live
 
-            return live(sampler, options.interval)
+            return live(sampler.sample, options.interval)
         return _lines(sampler, options)
     except KeyboardInterrupt:
         return 0 if not options.once else INTERRUPTED

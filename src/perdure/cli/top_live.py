@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -27,19 +28,16 @@ from perdure.cli.output import clean, home
 from perdure.platform.polling import READABLE, wait
 from perdure.platform.terminal import single_keys
 
-if TYPE_CHECKING:
-    from perdure.cli.top import Sampler
-
 MOST_SESSIONS = 12  # so that one of them fits a screen
 END = b"q\x03\x04"
 OTHERS = 14  # lines that are not sessions
 
 
-def live(sampler: Sampler, interval: float) -> int:
+def live(sample: Callable[[], dict[str, Any]], interval: float) -> int:
     console = Console(highlight=False, markup=False, emoji=False)
     with Keys() as keys, Live(console=console, screen=True, auto_refresh=False) as screen:
         while True:
-            screen.update(drawn(sampler.sample(), max(console.height - OTHERS, 3)), refresh=True)
+            screen.update(drawn(sample(), max(console.height - OTHERS, 3)), refresh=True)
             if keys.ended_within(interval):
                 return 0
 
