@@ -75,8 +75,10 @@ timeline: $(VENV)/.ready      ## the time machine: shell operations, agents at o
 	$(BIN)/python -m harness.timeline.conditions
 	$(BIN)/python -m harness.timeline.seeded_bugs
 
-reservations: $(VENV)/.ready  ## up to eight agents race for overlapping paths, 1,000 rounds
+reservations: $(VENV)/.ready  ## up to eight agents race for overlapping paths: 1,000 rounds in a workspace, 200 in two clones on each state store
 	$(BIN)/python -m harness.reservations
+	$(BIN)/python -m harness.reservations --rounds 200 --store sqlite
+	$(BIN)/python -m harness.reservations --rounds 200 --store postgres
 
 fuzz: $(VENV)/.ready          ## 100,000 mutated frames on each pipe; 1,000 mutations of each file that a host reads
 	$(BIN)/python -m harness.host.fuzz --frames 100000

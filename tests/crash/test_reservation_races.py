@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from harness.reservations import Granted, Told, Write, find_violations, run_trial
+from harness.reservations.laws import find_violations
+from harness.reservations.report import Granted, Told, Write
+from harness.reservations.trial import run_trial
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("agents", "seed"), [(2, 1), (4, 2)])
-def test_no_write_under_a_reservation_of_another(
-    agents: int, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PERDURE_HOME", "set by the trial")
-    totals = run_trial(25, agents, seed)
+def test_no_write_under_a_reservation_of_another(agents: int, seed: int) -> None:
+    totals = run_trial(25, agents, seed, shell="restore")
     assert totals["violations"] == []
     assert totals["granted"]
     assert totals["refused"]
@@ -33,7 +32,7 @@ def test_no_write_under_a_reservation_of_another(
 def test_the_trial_knows_a_violation(
     began: float, answered: float, owner: int, mode: str, is_violation: bool
 ) -> None:
-    granted = Granted(owner=0, token=1, paths=["src"], mode=mode, since=1.0, until=11.0)  # type: ignore[arg-type]
+    granted = Granted(owner=0, token=1, paths=["src"], mode=mode, began=0.8, since=1.0, until=11.0)  # type: ignore[arg-type]
     write = Write(owner=owner, path="src/a.py", began=began, answered=answered, by="tool")
     told = [Told(granted=[granted], writes=[write])]
     assert bool(list(find_violations(told, told))) is is_violation

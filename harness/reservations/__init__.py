@@ -1,0 +1,1 @@
+"""Agents that race for overlapping reservations and write: `python -m harness.reservations`."""
