@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from harness.seeded_bugs import Function, SeededBugs, do_nothing, replace, wrap
+from perdure.workspace import planning
 from perdure.workspace.reservations import access, hook_answer, rules
 from perdure.workspace.reservations.access import Reservations, WriteCheck
 
@@ -92,6 +93,12 @@ def shared_change_untold() -> None:
         return lambda journal, call: [one for one in original(journal, call) if one[0].txn == call.txn]
 
     wrap(hook_answer, "_rows_of_call", make)
+
+
+@BUGS.add("lost-under-own-write", "told")
+def lost_under_own_write() -> None:
+    """A shell command's change is lost where one of Perdure's own tools writes the file before the hook comes."""
+    replace(planning, "record_overwritten", do_nothing)
 
 
 @BUGS.add("owner-not-told", "owner told")

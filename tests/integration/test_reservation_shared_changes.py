@@ -14,6 +14,7 @@ import pytest
 from perdure.platform.process_tree import client_process, own_process
 from perdure.protocol.calls import LocalCall
 from perdure.surfaces.write.reserve import Reserve, reserve
+from perdure.surfaces.write.write import SafeWrite, safe_write
 from perdure.workspace.reservations.hook_answer import handle_event
 from perdure.workspace.reservations.settings import ReservationSettings
 from perdure.workspace.timeline.event import HookAnswer, HookEvent
@@ -35,26 +36,38 @@ def owner_process() -> Iterator[str]:
 
 
 @pytest.fixture
-def tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner_process: str) -> Iterator[Tell]:
-    """Events of two clients in a workspace where one of them has reserved app.py."""
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
     root = tmp_path / "work"
     root.mkdir()
     (root / "app.py").write_text("one\n")
     settings = WorkspaceSettings(reservations=ReservationSettings(shell="restore"))
     with closing(Workspace.open((str(root),), settings)) as workspace:
-        recorder = Recorder(workspace)
-        recorder.observe()
-        call = LocalCall("owner", tool="reserve")
-        call.process = owner_process
-        reserve(workspace, Reserve(action="acquire", paths=["app.py"]), call)
+        yield workspace
 
-        def tell(kind: Any, given: dict[str, Any]) -> HookAnswer:
-            process = owner_process if given["session"] == "owner" else own_process()
-            event = HookEvent(client=given["session"], kind=kind, cwd=str(root), process=process, **given)
-            return handle_event(workspace, recorder, event)
 
-        yield tell
+@pytest.fixture
+def owner(workspace: Workspace, owner_process: str) -> LocalCall:
+    """A client that has reserved app.py and new.py."""
+    call = LocalCall("owner", tool="reserve")
+    call.process = owner_process
+    reserve(workspace, Reserve(action="acquire", paths=["app.py", "new.py"]), call)
+    return call
+
+
+@pytest.fixture
+def tell(workspace: Workspace, owner: LocalCall) -> Tell:
+    """Events of the owner and of another client."""
+    recorder = Recorder(workspace)
+    recorder.observe()
+
+    def tell(kind: Any, given: dict[str, Any]) -> HookAnswer:
+        process = owner.process if given["session"] == "owner" else own_process()
+        root = workspace.roots[0].path
+        event = HookEvent(client=given["session"], kind=kind, cwd=root, process=process, **given)
+        return handle_event(workspace, recorder, event)
+
+    return tell
 
 
 def test_a_change_that_the_owner_may_have_made_is_told_and_stays(tell: Tell, tmp_path: Path) -> None:
@@ -80,3 +93,17 @@ def test_a_change_that_only_others_can_have_made_is_put_back_once(tell: Tell, tm
     assert app.read_text() == "one\n"
     assert "app.py is reserved by owner" in tell("after_tool", INTRUDER).notice
     assert app.read_text() == "one\n"
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_change_under_a_write_of_the_owner_is_told(
+    tell: Tell, workspace: Workspace, owner: LocalCall, tmp_path: Path, is_new: bool
+) -> None:
+    app = tmp_path / "work" / ("app.py" if not is_new else "new.py")
+    tell("before_tool", INTRUDER)
+    with app.open("a") as file:
+        file.write("intruder\n")
+    request = SafeWrite(path=app.name, content="owner\n", mode="append")
+    safe_write(workspace, request, owner).result()
+    assert f"{app.name} is reserved by owner" in tell("after_tool", INTRUDER).notice
+    assert app.read_text().endswith("owner\n")

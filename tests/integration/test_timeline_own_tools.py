@@ -132,3 +132,27 @@ def test_what_was_recorded_can_be_undone_and_the_undo_is_no_second_change(stage:
     stage.recorder.observe()
     assert [one.op for one in stage.rows()] == ["native", "native", "undo"]
     assert stage.rows()[-1].new_sha == row.new_sha
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "mode"),
+    [("1\n", "2\n", "overwrite"), ("1\n", None, "delete"), (None, "2\n", "create")],
+)
+def test_a_shell_change_under_a_write_is_a_change_of_the_shell_command(
+    stage: Stage, before: str | None, after: str | None, mode: str
+) -> None:
+    file, command = stage.root / "f.txt", {"tool": "Bash", "command": "make", "call_id": "make"}
+    if before is not None:
+        file.write_text(before)
+    stage.tell("before_tool", **command)
+    file.write_text(after) if after is not None else file.unlink()
+    stage.use("safe_write", path="f.txt", content="3\n", mode="append")
+    stage.tell("after_tool", **command)
+    recorded, written = stage.rows()[-2:]
+    assert (recorded.op, recorded.mode, written.op) == ("native", mode, "write")
+    shell = stage.changes()[-2]
+    assert shell.call is not None
+    assert (shell.call.tool, shell.call.status) == ("Bash", "done")
+    is_ok, answer = stage.tools.use("undo", {"n": 2, "session": "any"})
+    assert is_ok, answer
+    assert (file.read_text() if file.exists() else None) == before

@@ -26,6 +26,7 @@ from perdure.workspace.deferred import LARGE, DeferredWork
 from perdure.workspace.entries import DIRECTORY, EntryState, kind_of, kinds_detail, look
 from perdure.workspace.jobs import Claims
 from perdure.workspace.paths.roots import Directories, Place, Roots
+from perdure.workspace.timeline.overwritten import record_overwritten
 
 T = TypeVar("T")
 
@@ -261,6 +262,8 @@ class PlanView:
         kind: FileKind | None = None,
     ) -> Row:
         """Plan one step of one file and write its row. `kind` is what it becomes, if that is not what it is."""
+        if not planned.changed:
+            self._record_overwritten(planned)
         overridden = self.check_others(planned.path)
         before, kind_before = planned.now, planned.kind
         kind = kind or planned.kind
@@ -305,6 +308,16 @@ class PlanView:
         planned.kind = kind
         planned.changed = True
         return row
+
+    def _record_overwritten(self, planned: PlannedFile) -> None:
+        found = planned.old
+        record_overwritten(
+            self._journal,
+            planned.path,
+            EntryState(planned.kind_on_disk, found.digest) if found is not None else None,
+            found.size if found is not None else 0,
+            _mode(planned.facts_on_disk),
+        )
 
     def changed(self) -> list[PlannedFile]:
         """The files that a step was planned for."""

@@ -130,7 +130,7 @@ class RowWriter:
     ) -> dict[str, Any]:
         detail: dict[str, Any] = {}
         if author.calls:
-            detail["call"] = _describe(author)
+            detail["call"] = describe(author)
         counts = [change.lines if not moved else (0, 0) for change, moved in ordered]
         if None not in counts:
             detail["added"] = sum(count[0] for count in counts if count is not None)
@@ -144,7 +144,7 @@ class RowWriter:
         return detail
 
 
-def _describe(author: Author) -> dict[str, Any]:
+def describe(author: Author) -> dict[str, Any]:
     call, *others = author.calls
     described: dict[str, Any] = {"tool": call.tool}
     for name in ("call_id", "agent", "turn", "command"):

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from perdure.storage.timeline import NotCovered
+from perdure.workspace.timeline.scan import parents
 
 CANNOT_RETURN: Final = ("git", "dependencies", "settings", "ignored", "too_large", "max_total")
 """What is left out for these reasons and removed then cannot be brought back."""
@@ -16,6 +17,15 @@ def is_capture_pending(place: NotCovered) -> bool:
     """Whether the files of a place are tracked, and only their contents are not kept yet; else its folder was
     never walked."""
     return place.reason == "not_yet" and place.files is not None
+
+
+def left_out_paths(places: Iterable[NotCovered]) -> frozenset[str]:
+    return frozenset(place.path for place in places if not is_capture_pending(place))
+
+
+def is_left_out(path: str, left_out: frozenset[str]) -> bool:
+    """Whether nothing is known of what was at a path before: it may have been there all along."""
+    return any(place in left_out for place in (path, *parents(path), ""))
 
 
 def summarize(places: Iterable[NotCovered]) -> list[NotCovered]:

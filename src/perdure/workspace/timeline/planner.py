@@ -18,7 +18,7 @@ from perdure.storage.timeline import FileKind, NotCovered, TrackedFile
 from perdure.text import codec, lines
 from perdure.workspace.timeline.capture import Captured, ContentReader
 from perdure.workspace.timeline.coverage import Reason
-from perdure.workspace.timeline.not_covered import is_capture_pending
+from perdure.workspace.timeline.not_covered import is_left_out, left_out_paths
 from perdure.workspace.timeline.scan import Entry, Scan, parents
 
 NOTHING: Final = hashlib.sha256(b"").digest()
@@ -96,7 +96,7 @@ class Planner:
         self._journal = journal
         self._reader = reader
         self._tracked = tracked
-        self._left_out = frozenset(place.path for place in left_out if not is_capture_pending(place))
+        self._left_out = left_out_paths(left_out)
         self._fetched = fetched
         self._is_first = is_first
         self._room = room
@@ -282,10 +282,7 @@ class Planner:
         self._reasons[path] = NotCovered(path, reason, 1)
 
     def _was_left_out(self, path: str) -> bool:
-        """Whether nothing is known of what was at a path before: it may have been there all along."""
-        if self._is_first:
-            return True
-        return any(place in self._left_out for place in (path, *parents(path), ""))
+        return self._is_first or is_left_out(path, self._left_out)
 
     def _last_row(self, path: str) -> Row | None:
         return self._last.get(path) if self._last is not None else self._journal.last_of(path)
