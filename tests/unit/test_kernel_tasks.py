@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from harness.kernel.stage import ENVELOPE, Stage, tool
-from perdure.kernel.events import Effect, Order, SaveTask
+from perdure.kernel.events import Effect, Order, Reload, SaveTask, Tick
 from perdure.kernel.state import AtServer, Ended, InCall, Orphaned, Task
 from perdure.kernel.task_frames import timestamp
 from perdure.kernel.tasks import adopt
@@ -186,8 +186,6 @@ def test_a_question_about_a_task_is_answered_where_no_server_will_come_back() ->
 def test_a_task_keeps_a_fenced_generation_until_it_has_ended() -> None:
     stage = Tasks()
     handle = stage.begin("a", 1)
-    from perdure.kernel.events import Reload
-
     stage.feed(Reload())
     stage.serve("a", [tool("slow")], era="modern", **EXTENSION)
     assert ("a", 1) not in stage.stopped
@@ -197,6 +195,56 @@ def test_a_task_keeps_a_fenced_generation_until_it_has_ended() -> None:
     stage.reply(asked, task("completed", result={"content": []}))
     assert stage.answer(2)["result"]["status"] == "completed"
     assert ("a", 1) in stage.stopped
+
+
+def test_a_task_of_a_lost_fenced_generation_is_asked_of_the_one_that_serves() -> None:
+    stage = Tasks()
+    handle = stage.begin("a", 1)
+    stage.feed(Reload())
+    stage.serve("a", [tool("slow")], era="modern", **EXTENSION)
+    stage.lose("a", 1)
+    [asked] = stage.got("a", "tasks/get")
+    assert asked.generation == 2
+    stage.refuse(asked, -32602, "no such task")
+    assert failed_with_unknown_outcome(stage.get(2, handle))
+
+
+def test_a_request_that_is_lost_after_its_task_ended_is_answered_from_the_record() -> None:
+    stage = Tasks()
+    handle = stage.begin("a", 1)
+    stage.ask(2, "tasks/get", handle)
+    note = {"method": "notifications/tasks", "params": task("completed", result={"content": []})}
+    stage.says("a", 1, note)
+    stage.lose("a")
+    assert stage.answer(2)["result"]["status"] == "completed"
+    stage.serve("a", [tool("slow")], era="modern", **EXTENSION)
+    assert len(stage.got("a", "tasks/get")) == 1
+
+
+def test_a_task_is_kept_while_a_request_about_it_is_open() -> None:
+    stage = Tasks()
+    handle = stage.begin("a", 1)
+    stage.now = 50.0
+    stage.ask(2, "tasks/get", handle)
+    note = {"method": "notifications/tasks", "params": task("completed", result={"content": []})}
+    stage.says("a", 1, note)
+    stage.now = 61.0
+    stage.feed(Tick())
+    stage.reply(stage.got("a", "tasks/get")[-1], task("completed", result={"content": []}))
+    assert stage.answer(2)["result"]["taskId"] == handle
+    stage.feed(Tick())
+    assert stage.saved[handle] is None
+
+
+def test_an_expired_task_makes_room_in_the_same_tick() -> None:
+    stage = Tasks(limits=Limits(task_after_s=2.0, task_ttl_s=30.0, tasks=1))
+    stage.call(1, "a__slow", modern=True, **DECLARING)
+    stage.wait(2.5)
+    stage.reply(stage.got("a", "tools/call")[-1], {"content": []})
+    stage.call(2, "a__slow", modern=True, **DECLARING)
+    stage.now = 40.0
+    stage.feed(Tick())
+    assert stage.answer(2)["result"]["resultType"] == "task"
 
 
 def test_status_notifications_reach_the_stream_that_asked_for_the_task() -> None:

@@ -87,8 +87,8 @@ def child_params(k: Context, link: Link, call: Invocation, child_id: int) -> byt
 
 def _inner_task(k: Context, call: Invocation) -> str:
     """The server's own id of a task that a call is about."""
-    place = k.state.tasks[call.name].place
-    return place.inner if isinstance(place, AtServer | Orphaned) else call.name
+    task = k.state.tasks.get(call.name)  # None: expired, and forgotten by another session
+    return task.place.inner if task is not None and isinstance(task.place, AtServer | Orphaned) else call.name
 
 
 def call_params(call: Invocation) -> Members:

@@ -562,6 +562,11 @@ def on_generation_lost(k: Context, link: Link, fault: Fault) -> None:
 
 def settle_lost(k: Context, mount: Mount, call: Invocation, fault: Fault) -> None:
     """What the replay class allows for one call whose attempt was lost (law 3)."""
+    if call.method in eras.TASK_METHODS:
+        task = k.state.tasks.get(call.name)
+        if task is not None and isinstance(task.place, Ended):
+            _answer_from_record(k, call, task)  # only the record still knows it
+            return
     match call.state, call.replay:
         case Parked() | Answered(), _:
             # Its question was the answer to the last request; the retry will find the ticket gone.
@@ -737,14 +742,14 @@ def _read_task_answer(
 
     Where it is not about this task (another process gave its id to another one), the record answers.
     """
-    task = k.state.tasks[call.name]
+    task = k.state.tasks.get(call.name)
     k.emit(TaskAnswered(link, call, response))
     if call.method == "tasks/result":
         return with_related_handle(result, call.name)
     answer = members(result)
     if "taskId" not in answer:
         return result
-    if isinstance(task.place, Ended) and task.seen != with_handle(answer, call.name):
+    if task is not None and isinstance(task.place, Ended) and task.seen != with_handle(answer, call.name):
         return shape_result(k, call, "handshake", answer_to(task, call.method, call.era))
     return encode_members({**answer, "taskId": Raw(_encode(call.name))})
 

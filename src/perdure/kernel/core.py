@@ -173,11 +173,11 @@ class Kernel(Context):
 
 
 def _tick(k: Kernel, event: Tick) -> None:
+    tasks.forget_expired(k)  # first: it makes room for calls that are due to become tasks
     for mount in k.state.mounts.values():
         mounts.tick(k, mount)
     calls.tick(k)
     client.tick(k)
-    tasks.forget_expired(k)
 
 
 def _reload(k: Kernel, event: Reload) -> None:

@@ -5,7 +5,7 @@
 | (new) | a server answers a call with a task | AtServer |
 | (new) | a call runs longer than `task_after_s` | InCall |
 | AtServer, Orphaned | its server says that it ended | Ended |
-| AtServer | its generation is lost; its host was killed | Orphaned: the successor is asked once it serves |
+| AtServer | its generation is lost; its host was killed | Orphaned: the successor is asked, at once if it serves |
 | Orphaned | the successor knows it, with the same time of creation | AtServer |
 | Orphaned | the successor does not know it, or none will serve | Ended: failed, outcome unknown |
 | InCall | the call is answered; its server answers it with a task | Ended; AtServer |
@@ -288,19 +288,27 @@ def on_questions_changed(k: Context, event: TaskQuestionsChanged) -> None:
 
 
 def on_generation_lost(k: Context, link: Link) -> None:
+    successor = k.state.mounts[link.mount].serving_link()
     for task in k.tasks_at(link):
         assert isinstance(task.place, AtServer)
         task.place = Orphaned(task.place.inner)
         _save(k, task)
+        if successor is not None and successor is not link:  # the lost generation was fenced
+            _ask_successor(k, successor, task)
 
 
 def on_generation_serves(k: Context, link: Link) -> None:
     """Ask the new generation about what an earlier one was doing for this session."""
     for task in list(k.state.tasks.values()):
         if task.mount == link.mount and isinstance(task.place, Orphaned) and k.is_own(task):
-            params: Members = {"taskId": Raw(_encode(task.place.inner))}
-            capabilities = declaring_tasks(k.state.session.capabilities)
-            send_request(k, link, "tasks/get", params, ForTask(task.handle), capabilities)
+            _ask_successor(k, link, task)
+
+
+def _ask_successor(k: Context, link: Link, task: Task) -> None:
+    assert isinstance(task.place, Orphaned)
+    params: Members = {"taskId": Raw(_encode(task.place.inner))}
+    capabilities = declaring_tasks(k.state.session.capabilities)
+    send_request(k, link, "tasks/get", params, ForTask(task.handle), capabilities)
 
 
 def on_mount_unavailable(k: Context, mount: Mount) -> None:
@@ -365,10 +373,18 @@ def _after_end(k: Context, task: Task) -> None:
 
 
 def forget_expired(k: Context) -> None:
-    """Those that have ended. One that still runs is kept: its server decides how long it may."""
+    """Only tasks that have ended, and that no call is about: how long one may run is for its server to decide."""
     wall = k.epoch + k.now
-    for handle, task in list(k.state.tasks.items()):
-        if isinstance(task.place, Ended) and task.expires is not None and task.expires <= wall:
+    expired = [
+        handle
+        for handle, task in k.state.tasks.items()
+        if isinstance(task.place, Ended) and task.expires is not None and task.expires <= wall
+    ]
+    asked = (
+        {call.name for call in k.state.calls.values() if call.method in eras.TASK_METHODS} if expired else ()
+    )
+    for handle in expired:
+        if handle not in asked:
             del k.state.tasks[handle]
             k.out.append(SaveTask(handle, b""))
 
