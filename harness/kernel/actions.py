@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from harness.kernel.client_actions import client_event
-from harness.kernel.scopes import TOOLS, Scope, uri_of
+from harness.kernel.scopes import TASK_TTL_S, TOOLS, Scope, uri_of
 from harness.kernel.server_actions import PROBES, child_events, is_call
 from harness.kernel.world import Child, Pending, World
 from perdure.kernel.core import Kernel
@@ -29,6 +29,8 @@ def possible(world: World, scope: Scope, kernel: Kernel) -> list[str]:
     for mount in scope.mounts:
         for index, child in enumerate(world.alive(mount)):
             _child_actions(world, child, f"{mount} {index}", left, found)
+    if scope.limits.task_after_s or scope.tasks:
+        found += [verb for verb in ("age", "lose-host") if verb in left]
     if "tick" in left and kernel.next_wake() is not None:
         found.append("tick")
     if "reload" in left:
@@ -62,6 +64,9 @@ def _client_actions(world: World, scope: Scope, left: set[str], found: list[str]
         found.append("dup")
     if "cancel" in left:
         found += [f"cancel {i}" for i in _ends(calls)]
+    for verb in ("get", "input", "stop"):
+        if verb in left:
+            found += [f"{verb} {i}" for i in _ends(list(world.tasks))]
     if scope.rich:
         _session_actions(world, scope, left, found, is_handshake=handshake)
     for verb in ("restart", "disable", "enable"):
@@ -119,6 +124,11 @@ def _child_actions(world: World, child: Child, name: str, left: set[str], found:
             found += [f"{verb} {name} {i}" for i in _ends(calls) if _makes_sense(verb, calls[i])]
     if "need" in left and child.era == "modern" and calls and not calls[0].has_run:
         found.append(f"need {name} 0")
+    if "task" in left and child.has_tasks:
+        found += [f"task {name} {i}" for i in _ends(calls) if not calls[i].has_run]
+    for verb in ("finish", "tell"):
+        if verb in left:
+            found += [f"{verb} {name} {i}" for i in _ends(world.tasks_of(child))]
     for verb in ("ask", "change", "log", "noise", "stray"):
         if verb in left and (verb != "ask" or child.era == "handshake"):
             found.append(f"{verb} {name}")
@@ -154,6 +164,9 @@ def perform(world: World, scope: Scope, kernel: Kernel, action: str) -> Iterator
         if wake is not None:
             world.now = max(world.now, wake)
             yield Tick()
+    elif verb == "age":
+        world.now += TASK_TTL_S
+        yield Tick()
     elif verb == "reload":
         for mount in scope.mounts:
             world.catalogs[mount] = world.catalogs.get(mount, 1) + (rest[0] == "new")

@@ -7,13 +7,13 @@ from typing import Any, Final
 import msgspec
 
 from harness.kernel.scopes import Scope, tool, uri_of
-from harness.kernel.world import Question, Want, World
+from harness.kernel.world import ClientTask, Question, Want, World
 from perdure.kernel.events import ClientFrame, ClientOversize, Event
 from perdure.protocol import eras
 from perdure.protocol.replay import READ_METHODS
 
 _encode = msgspec.json.encode
-_CLIENT: dict[str, Any] = {"sampling": {}, "elicitation": {}, "roots": {}}
+_CLIENT: dict[str, Any] = {"sampling": {}, "elicitation": {}, "roots": {}, "extensions": {eras.TASKS: {}}}
 _ENVELOPE = {eras.META_VERSION: eras.LATEST_MODERN, eras.META_CAPABILITIES: _CLIENT}
 TAG: Final = "explorer/tag"
 """The member of `_meta` that says which call a request is where its arguments do not."""
@@ -91,7 +91,9 @@ def client_event(world: World, scope: Scope, verb: str, rest: list[str]) -> Even
             uri = uri_of(scope.mounts[-1]) if scope.rich else ""
             if uri:
                 wanted["resourceSubscriptions"] = [uri]
-            want = _want(world, scope, "listen", uri=uri)
+            if world.tasks:
+                wanted["taskIds"] = list(world.tasks)
+            want = _want(world, scope, "listen", uri=uri, watched=list(world.tasks))
             return _request(want, "subscriptions/listen", {"notifications": wanted})
         case "read":
             tag = f"convergent-{world.order + 1}"
@@ -101,6 +103,8 @@ def client_event(world: World, scope: Scope, verb: str, rest: list[str]) -> Even
         case "level":
             level = "debug" if world.level != "debug" else "error"
             return _request(_want(world, scope, "level", uri=level), "logging/setLevel", {"level": level})
+        case "get" | "input" | "stop" if world.tasks:
+            return _about_task(world, scope, verb, list(world.tasks.values()), int(rest[0]))
         case "roots":
             world.roots = ""
             return _note("notifications/roots/list_changed")
@@ -141,6 +145,18 @@ def _resource(world: World, scope: Scope, method: str, mount: str, uri: str) -> 
     tag = f"{replay}-{world.order + 1}"
     want = _want(world, scope, "call", mount=mount, tool=method, replay=replay, tag=tag, uri=uri)
     return _request(want, method, {"uri": uri})
+
+
+def _about_task(world: World, scope: Scope, verb: str, tasks: list[ClientTask], index: int) -> Event:
+    task = tasks[index] if index < len(tasks) else tasks[0]
+    method = {"get": "tasks/get", "input": "tasks/update", "stop": "tasks/cancel"}[verb]
+    params: dict[str, Any] = {"taskId": task.handle}
+    if verb == "input":
+        params["inputResponses"] = {key: {"a": marker} for key, marker in task.inputs.items()}
+        task.inputs = {}
+    task.is_stopped = task.is_stopped or verb == "stop"
+    want = _want(world, scope, "task", mount=task.mount, tool=method, tag=task.handle)
+    return _request(want, method, params)
 
 
 def _call_params(scope: Scope, want: Want) -> dict[str, Any]:

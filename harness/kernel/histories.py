@@ -16,6 +16,8 @@ from harness.kernel.scopes import Scope
 from harness.kernel.world import World, copy_of, from_copy
 from perdure.kernel.core import Kernel
 from perdure.kernel.events import Effect, Event
+from perdure.kernel.state import Task
+from perdure.kernel.tasks import adopt
 
 ENDINGS = ("answering", "dying", "silent")
 _PATIENCE = 500  # steps to quiescence; the longest honest end needs under a hundred
@@ -52,6 +54,8 @@ class Run:
 
     def act(self, action: str) -> None:
         self.actions.append(action)
+        if action == "lose-host":
+            self._lose_host()
         for event in perform(self.world, self.scope, self.kernel, action):
             self._feed(action, event)
 
@@ -69,8 +73,22 @@ class Run:
         except (LookupError, TypeError, AssertionError):
             raise Violation("intelligible", traceback.format_exc(limit=-2)) from None
 
+    def _lose_host(self) -> None:
+        """A kill of the host: the next one has nothing but the records, and nobody is connected to it."""
+        world = self.world
+        world.lose_host()
+        records = [
+            msgspec.json.decode(task.record, type=Task) for task in world.tasks.values() if task.record
+        ]
+        tasks = adopt(records, lambda host: False, world.now)
+        for handle, task in tasks.items():
+            world.tasks[handle].record = msgspec.json.encode(task)
+        self.kernel = self.scope.kernel(tasks, f"s{world.order}", world.now)
+        judge = Judge(world, self.scope, self.kernel, "start", None)  # type: ignore[arg-type]
+        judge.judge(self.kernel.start(world.now))
+
     def _restored(self) -> Kernel:
-        twin = self.scope.kernel()
+        twin = self.scope.kernel(now=self.kernel.state.session.started_at)
         _restore(twin, self.kernel.snapshot())
         return twin
 
@@ -82,13 +100,13 @@ class Run:
 
     # --- branching: law 15 at every node --------------------------------------------------------
 
-    def save(self) -> tuple[bytes, bytes, int]:
-        return self.kernel.snapshot(), copy_of(self.world), len(self.actions)
+    def save(self) -> tuple[bytes, bytes, list[str]]:
+        return self.kernel.snapshot(), copy_of(self.world), list(self.actions)
 
-    def load(self, saved: tuple[bytes, bytes, int]) -> None:
+    def load(self, saved: tuple[bytes, bytes, list[str]]) -> None:
         _restore(self.kernel, saved[0])
         self.world = from_copy(saved[1])
-        del self.actions[saved[2] :]
+        self.actions = list(saved[2])
 
     # --- the end ------------------------------------------------------------------------------------
 
@@ -108,8 +126,16 @@ class Run:
 
     def _is_quiet(self) -> bool:
         busy = any(w.kind != "listen" for w in self.world.wants.values())
-        draining = any(len(m.links) > 1 for m in self.kernel.state.mounts.values())
-        return not (busy or self.world.parked or self.kernel.state.calls or draining)
+        return not (busy or self.world.parked or self.kernel.state.calls or self._leaving())
+
+    def _leaving(self) -> list[str]:
+        """Mounts with a fenced generation that has nothing left to do. One with a task stays until the task has ended."""
+        kernel = self.kernel
+        return [
+            mount.name
+            for mount in kernel.state.mounts.values()
+            if sum(not kernel.tasks_at(link) for link in mount.links.values()) > 1
+        ]
 
     def _next(self, ending: str) -> str | None:
         world = self.world
@@ -140,7 +166,7 @@ class Run:
         tied = [a for a in state.asks.values() if a.call]
         demand(not tied, "quiescence", f"questions of ended calls: {tied}")
         if not self.world.has_exited:
-            many = [m.name for m in state.mounts.values() if len(m.links) > 1]
+            many = self._leaving()
             demand(not many, "quiescence", f"a fenced generation never left: {many} ({ending})")
 
 

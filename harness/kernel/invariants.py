@@ -9,6 +9,7 @@
 | bounds | pending, queue, in-flight, asks, listens |
 | time | no-livelock, deadline, quiescence |
 | session | session-state, heard |
+| tasks | task-known, task-unique, task-route, task-final, task-lost, task-honest, task-recorded, task-heard |
 | snapshot | same-future |
 """
 

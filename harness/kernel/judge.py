@@ -9,6 +9,7 @@ import msgspec
 from harness.kernel.client_actions import TAG
 from harness.kernel.invariants import check_bounds, check_error, check_replay, check_result, demand
 from harness.kernel.scopes import FIND, WORKER, Scope
+from harness.kernel.task_laws import TaskLaws
 from harness.kernel.world import Child, Pending, Question, Send, Want, World
 from perdure.kernel.core import Kernel
 from perdure.kernel.events import (
@@ -17,6 +18,7 @@ from perdure.kernel.events import (
     Effect,
     Event,
     Exit,
+    SaveTask,
     Spawn,
     Stop,
     Tick,
@@ -24,7 +26,7 @@ from perdure.kernel.events import (
     ToClient,
 )
 from perdure.kernel.state import Disabled, Draining, Idle, Live, Open, Serving, Settled, Starting, Stopped
-from perdure.protocol.eras import META_INVOCATION
+from perdure.protocol.eras import META_INVOCATION, TASK_METHODS
 
 _decode = msgspec.json.decode
 
@@ -51,6 +53,7 @@ class Judge:
         self.refusing: set[str] = set()
         self.roots_told: set[tuple[str, int]] = set()
         self.updates = 0
+        self.tasks = TaskLaws(world, kernel)
         for mount in kernel.state.mounts.values():
             if isinstance(mount.phase, Serving | Starting):
                 self.current[mount.name] = mount.phase.generation
@@ -72,6 +75,8 @@ class Judge:
                     self._spawn(mount, generation)
                 case Stop(mount, generation, force):
                     self._stop(mount, generation, force=force)
+                case SaveTask(handle, data):
+                    self.tasks.on_record(handle, data)
                 case Exit():
                     self.world.has_exited = True
                 case _:
@@ -99,7 +104,8 @@ class Judge:
             demand(waited >= least, "backoff", f"{mount} restarted {waited:.3f} s after failure {fails}")
         world.children = [c for c in world.children if not c.is_gone or c.mount != mount or c.pending]
         child = Child(mount, generation, self.scope.children, world.catalogs.get(mount, 1))
-        child.is_rich = self.scope.rich
+        child.is_rich, child.has_tasks = self.scope.rich, self.scope.tasks
+        child.keeps_tasks = self.scope.keeps_tasks
         world.children.append(child)
         demand(len(world.alive(mount)) <= 8, "bounds", f"{mount} has too many generations")
 
@@ -120,7 +126,8 @@ class Judge:
             for w in self.world.calls(mount)
             if self.world.flying(w) and w.sends[-1].generation == generation
         ]
-        by_right = self.verb in ("tick", "restart", "disable", "garble")
+        busy += self.tasks.running_on(mount, generation)
+        by_right = self.verb in ("tick", "age", "restart", "disable", "garble")
         demand(by_right or not busy, "no-kill", f"{mount}.{generation} stopped while it runs {busy}")
         child.is_gone = True
         if force:
@@ -175,6 +182,9 @@ class Judge:
             if META_INVOCATION in meta:
                 self.world.tags[meta[META_INVOCATION]] = pending.tag
             self._dispatch(child, pending, params.get("inputResponses"))
+        elif method in TASK_METHODS:
+            pending.uri, pending.tool = params["taskId"], meta.get(TAG, "")
+            self.tasks.on_request(child, pending)
         elif TAG in meta:
             pending.tag, pending.tool, pending.uri = meta[TAG], method, params["uri"]
             if META_INVOCATION in meta:
@@ -204,7 +214,9 @@ class Judge:
         world, limits = self.world, self.scope.limits
         want = world.by_tag(pending.tag)
         demand(
-            want is not None and want.id in world.wants, "one-answer", f"{pending.tag} is sent after its end"
+            want is not None and (want.id in world.wants or want in world.detached),
+            "one-answer",
+            f"{pending.tag} is sent after its end",
         )
         assert want is not None
         demand(
@@ -297,6 +309,8 @@ class Judge:
             demand(gone is not None, "asked-once", "a question that is not open was cancelled")
         elif message["method"] == "notifications/resources/updated":
             self.updates += 1
+        elif message["method"] == "notifications/tasks":
+            self.tasks.on_notification(message["params"])
         elif message["method"] == "notifications/message":
             self._speaker(message["params"]["data"] + ".0")
 
@@ -327,7 +341,11 @@ class Judge:
         want = self.world.wants.get(identity)
         demand(want is not None, "one-answer", f"{identity!r} is answered, but not open: {message}")
         assert want is not None
-        if "error" in message:
+        if want.kind == "task":
+            self.tasks.on_answer(want, message)
+        elif message.get("result", {}).get("resultType") == "task":
+            self.tasks.on_created(want, message["result"])
+        elif "error" in message:
             check_error(self.world, want, message["error"])
             if want.tool == "resources/unsubscribe":
                 self.world.in_doubt.append(want.uri)
@@ -370,7 +388,7 @@ class Judge:
             if (
                 want.order != world.order
                 or want.at < world.now
-                or want.kind in ("listen", "discover", "initialize")
+                or want.kind in ("listen", "discover", "initialize", "task")
             ):
                 continue
             settled = all(m.settled for m in state.mounts.values())
@@ -394,6 +412,7 @@ class Judge:
             gone = world.is_gone(question.mount, question.generation)
             demand(not gone, "cancelled-on-loss", f"{question.marker} is still asked")
         self._check_session_state()
+        self.tasks.check()
         check_bounds(world, self.kernel, self.scope.limits)
         if isinstance(self.event, Tick) and not world.has_exited:
             wake = self.kernel.next_wake()

@@ -6,6 +6,7 @@ import msgspec
 
 from harness.kernel.world import Tool
 from perdure.kernel.core import Kernel
+from perdure.kernel.state import Task
 from perdure.protocol.eras import META_CONTRACT, Era
 from perdure.protocol.mounts import Limits, MountSpec
 from perdure.protocol.replay import ProbeRequired
@@ -13,7 +14,7 @@ from perdure.surfaces.ops import host_tools
 
 _encode = msgspec.json.encode
 
-WORKER, MOUNTED = "w", "m"
+WORKER, MOUNTED, OTHER = "w", "m", "n"
 TOOLS = (
     Tool(WORKER, "put", "probe", keyed=True),
     Tool(WORKER, "get", "convergent", keyed=True),
@@ -21,6 +22,7 @@ TOOLS = (
     Tool(MOUNTED, "read", "convergent"),
     Tool(MOUNTED, "send", "never"),
     Tool(MOUNTED, "charge", "probe"),
+    Tool(OTHER, "slow", "never"),
 )
 FIND = "find"  # the probe tool of the mounted server
 
@@ -33,6 +35,7 @@ SPECS = {
         call_s=20.0,
         replay={"charge": ProbeRequired(FIND, {"tag": "/tag"})},
     ),
+    OTHER: MountSpec(OTHER, prefix="n__", startup_s=5.0, call_s=20.0),
 }
 
 TIGHT = Limits(
@@ -51,6 +54,8 @@ TIGHT = Limits(
 ROOMY = Limits(
     pending=8, queue=6, in_flight=6, outbox_bytes=100, probes=2, asks=3, unproductive_starts=4, settled_s=1e9
 )
+TASK_TTL_S = 10.0  # shorter than a call may take
+LONG = msgspec.structs.replace(ROOMY, task_after_s=2.0, task_ttl_s=TASK_TTL_S, tasks=5)
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -70,6 +75,10 @@ class Scope(msgspec.Struct, frozen=True):
     """The servers have resources, log levels and an interest in roots, too."""
     lazy: bool = False
     wrapped: bool = False
+    tasks: bool = False
+    """The servers answer calls with tasks, too."""
+    keeps_tasks: bool = False
+    """They keep them on disk: a later process knows them."""
 
     def spec(self, mount: str) -> MountSpec:
         spec = SPECS[mount]
@@ -77,15 +86,18 @@ class Scope(msgspec.Struct, frozen=True):
             spec = msgspec.structs.replace(spec, prefix="")
         return msgspec.structs.replace(spec, start="lazy", idle_s=3.0) if self.lazy else spec
 
-    def kernel(self) -> Kernel:
+    def kernel(self, tasks: dict[str, Task] | None = None, session: str = "s", now: float = 0.0) -> Kernel:
         specs = {name: self.spec(name) for name in self.mounts}
         return Kernel(
             specs,
-            session_id="s",
+            session_id=session,
+            now=now,
             limits=self.limits,
             render="json",
             host_tools=host_tools,
             wrapped=self.wrapped,
+            tasks=tasks,
+            host="h",
         )
 
 
@@ -129,6 +141,9 @@ _EVERYTHING: dict[str, int] = {
     "serve": 8, "answer": 14, "error": 3, "garble": 2, "again": 2, "stray": 2, "work": 8, "progress": 6,
     "ask": 6, "unask": 2, "need": 3, "change": 3, "log": 3, "noise": 2, "full": 2, "drain": 2, "die": 8,
     "tick": 30, "reload": 4, "come": 4, "read": 4, "subscribe": 3, "unsubscribe": 2, "update": 4, "level": 2, "roots": 2,
+}  # fmt: skip
+_TASKS: dict[str, int] = {
+    "task": 8, "finish": 6, "tell": 6, "get": 12, "input": 4, "stop": 3, "age": 1, "lose-host": 1,
 }  # fmt: skip
 _HOSTED = ("health", "restart", "disable", "enable", "level")  # what a wrapped server does not have
 
@@ -291,6 +306,89 @@ EXHAUSTIVE = (
         depth=7,
         wrapped=True,
     ),
+    Scope(
+        "tasks",
+        {"call": 2, "task": 2, "finish": 1, "get": 2, "stop": 1, "die": 1, "serve": 2, "age": 1},
+        mounts=(MOUNTED, OTHER),
+        client="modern",
+        children="modern",
+        limits=ROOMY,
+        opening=("discover", "serve m 0", "serve n 0"),
+        tools=("send", "slow"),
+        depth=6,
+        tasks=True,
+    ),
+    Scope(
+        "tasks-lost-host",
+        {"task": 1, "finish": 1, "tell": 1, "get": 2, "die": 1, "serve": 2, "lose-host": 1, "reload": 1},
+        mounts=(OTHER,),
+        client="modern",
+        children="modern",
+        limits=ROOMY,
+        opening=("discover", "serve n 0", "call slow -"),
+        tools=(),
+        depth=6,
+        tasks=True,
+        keeps_tasks=True,
+    ),
+    Scope(
+        "tasks-watched",
+        {
+            "task": 1,
+            "listen": 1,
+            "unlisten": 1,
+            "finish": 1,
+            "tell": 2,
+            "get": 1,
+            "stop": 1,
+            "die": 1,
+            "serve": 2,
+        },
+        mounts=(OTHER,),
+        client="modern",
+        children="modern",
+        limits=ROOMY,
+        opening=("discover", "serve n 0", "call slow -", "task n 0 0"),
+        tools=(),
+        depth=6,
+        tasks=True,
+    ),
+    Scope(
+        "tasks-same-id",
+        {"die": 1, "come": 1, "call": 1, "task": 1, "finish": 1, "serve": 1, "get": 1},
+        mounts=(OTHER,),
+        client="modern",
+        children="modern",
+        limits=ROOMY,
+        opening=("discover", "serve n 0", "call slow -", "task n 0 0"),
+        tools=("slow",),
+        depth=7,
+        tasks=True,
+    ),
+    Scope(
+        "tasks-of-calls",
+        {
+            "call": 1,
+            "tick": 3,
+            "get": 2,
+            "stop": 1,
+            "answer": 1,
+            "need": 1,
+            "input": 1,
+            "die": 1,
+            "serve": 1,
+            "lose-host": 1,
+            "task": 1,
+        },
+        mounts=(OTHER,),
+        client="modern",
+        children="modern",
+        limits=LONG,
+        opening=("discover", "serve n 0", "call slow -", "tick"),
+        tools=("slow",),
+        depth=5,
+        tasks=True,
+    ),
 )
 
 RANDOM = (
@@ -327,5 +425,26 @@ RANDOM = (
         for wrapped in (True, False)
         for client in ("handshake", "modern")
         for children in ("handshake", "modern")
+    ),
+    *(
+        Scope(
+            f"random-tasks-{children}-server-{'kept' if keeps_tasks else 'forgotten'}-{size}",
+            {**_EVERYTHING, **_TASKS},
+            mounts=mounts,
+            client="modern",
+            children=children,
+            limits=limits,
+            depth=60,
+            tasks=children == "modern",
+            keeps_tasks=keeps_tasks,
+        )
+        for children in ("modern", "handshake")
+        for keeps_tasks in ((True, False) if children == "modern" else (False,))
+        for size, mounts, limits in (
+            ("slow", (MOUNTED, OTHER), LONG),
+            ("one", (OTHER,), LONG),
+            ("roomy", (MOUNTED, OTHER), ROOMY),
+        )
+        if children == "modern" or limits is LONG
     ),
 )

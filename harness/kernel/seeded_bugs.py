@@ -18,12 +18,16 @@ from perdure.kernel import (
     mounts,
     server_requests,
     subscriptions,
+    tasks,
 )
 from perdure.kernel.call_frames import advice
 from perdure.kernel.catalog import Public
+from perdure.kernel.client_requests import Incoming
 from perdure.kernel.core import Kernel
 from perdure.kernel.state import (
     Draining,
+    Ended,
+    InCall,
     InFlight,
     Invocation,
     Link,
@@ -37,8 +41,10 @@ from perdure.kernel.state import (
     Probing,
     Serving,
     Settled,
+    Task,
     Waiting,
 )
+from perdure.kernel.task_frames import changed, text_of
 from perdure.protocol.eras import Era
 from perdure.protocol.faults import OUTCOME_UNKNOWN, Fault
 from perdure.protocol.frames import (
@@ -599,3 +605,112 @@ def idle_server_leaves_during_rollout() -> None:
 @BUGS.add("a question never expires")
 def question_never_expires() -> None:
     replace(server_requests, "tick", do_nothing)
+
+
+# --- tasks -----------------------------------------------------------------------------------------------
+
+
+@BUGS.add("two tasks get one handle", "tasks")
+def two_tasks_get_one_handle() -> None:
+    replace(calls, "new_handle", lambda session, number: session)
+
+
+@BUGS.add("a task stays with a lost server", "tasks")
+def task_stays_with_lost_server() -> None:
+    replace(tasks, "on_generation_lost", do_nothing)
+
+
+@BUGS.add("the successor is not asked about a task", "tasks")
+def successor_is_not_asked_about_task() -> None:
+    replace(tasks, "_ask_successor", do_nothing)
+
+
+@BUGS.add("the successor's task under the same id is taken", "tasks-same-id")
+def successors_task_is_taken() -> None:
+    def take_report(k: Kernel, link: Link, task: Task, response: Response) -> None:
+        if response.result is not None:
+            task.created = text_of(members(response.result), "createdAt")
+
+    before(tasks, "_take_report", take_report)
+
+
+@BUGS.add("an ended task is forgotten before its time", "tasks")
+def ended_task_is_forgotten() -> None:
+    def forget(k: Kernel, *_: Any) -> None:
+        for handle in [handle for handle, task in k.state.tasks.items() if isinstance(task.place, Ended)]:
+            del k.state.tasks[handle]
+
+    before(tasks, "forget_expired", forget)
+
+
+@BUGS.add("a task is forgotten while a request about it runs", "tasks-lost-host")
+def task_is_forgotten_in_use() -> None:
+    def make(original: Function) -> Function:
+        def forget(k: Kernel) -> None:
+            kept, k.state.calls = k.state.calls, {}
+            original(k)
+            k.state.calls = kept
+
+        return forget
+
+    wrap(tasks, "forget_expired", make)
+
+
+@BUGS.add("tasks/cancel changes a task that has ended", "tasks")
+def ended_task_is_cancelled() -> None:
+    def answer(k: Kernel, request: Incoming, handle: str) -> None:
+        task = k.state.tasks.get(handle)
+        if request.method == "tasks/cancel" and task is not None and isinstance(task.place, Ended):
+            task.seen = changed(task, k.now, "cancelled")
+            tasks._save(k, task)
+
+    before(tasks, "answer", answer)
+
+
+@BUGS.add("a task is not recorded", "tasks")
+def task_is_not_recorded() -> None:
+    replace(tasks, "_save", do_nothing)
+
+
+@BUGS.add("a request about a task leaves its generation", "tasks-lost-host")
+def task_request_leaves_generation() -> None:
+    replace(Kernel, "task_link", lambda k, call: None)
+
+
+@BUGS.add("a fenced generation is stopped with a task", "tasks-lost-host")
+def fenced_generation_is_stopped_with_task() -> None:
+    def make(original: Function) -> Function:
+        def stop_drained(k: Kernel, *args: Any) -> None:
+            tasks_at = Kernel.tasks_at
+            replace(Kernel, "tasks_at", lambda k, link: [])
+            original(k, *args)
+            replace(Kernel, "tasks_at", tasks_at)
+
+        return stop_drained
+
+    wrap(mounts, "stop_drained", make)
+
+
+@BUGS.add("a server is asked for the host's handle", "tasks")
+def server_is_asked_for_handle() -> None:
+    replace(call_frames, "_inner_task", lambda k, call: call.name)
+
+
+@BUGS.add("a watched task changes unheard", "tasks-watched")
+def watched_task_changes_unheard() -> None:
+    replace(tasks, "_announce", do_nothing)
+
+
+@BUGS.add("a task of a killed host stays open", "tasks-of-calls")
+def task_of_killed_host_stays_open() -> None:
+    skip_if(tasks, "_set_failed", lambda task, *_: isinstance(task.place, InCall))
+
+
+@BUGS.add("a lost task ends without its outcome", "tasks")
+def lost_task_ends_without_outcome() -> None:
+    replace(tasks, "OUTCOME_UNKNOWN", -32603)
+
+
+@BUGS.add("a cancelled call goes on as its task", "tasks-of-calls")
+def cancelled_call_goes_on() -> None:
+    replace(calls, "cancel_detached", do_nothing)

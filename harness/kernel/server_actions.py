@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from harness.kernel.client_actions import NOBODY
-from harness.kernel.scopes import FIND, WORKER, catalog, uri_of
-from harness.kernel.world import Child, Pending, World
+from harness.kernel.scopes import FIND, TASK_TTL_S, WORKER, catalog, uri_of
+from harness.kernel.world import Child, Pending, ServerTask, World
 from perdure.kernel.events import ChildBacklog, ChildFrame, ChildLost, ChildNoise, ChildStarted, Event
 from perdure.protocol import eras
 from perdure.protocol.faults import Fault
@@ -48,17 +48,22 @@ def child_events(world: World, verb: str, child: Child, index: int) -> Iterator[
 
 
 def _own_requests(child: Child, verb: str) -> list[Pending]:
-    """What the host itself asks; a server that has only just come has not looked at probes yet."""
+    """What the host itself asks; a server that has only just come has not looked at probes and at tasks yet."""
     own = [request for request in child.pending if not is_call(request)]
-    return [request for request in own if verb != "come" or request.method not in PROBES]
+    later = {*PROBES, *eras.TASK_METHODS}
+    return [request for request in own if verb != "come" or request.method not in later]
 
 
 def _own_answer(world: World, child: Child, request: Pending, *, verb: str) -> dict[str, Any]:
     """A server's answer to what the host itself asks: its handshake, its lists, a ping, a probe."""
+    if request.method in eras.TASK_METHODS:
+        child.is_productive = child.is_productive or bool(request.tool)
     if verb == "fail":
         return {"id": request.id, "error": {"code": -32603, "message": "no"}}
     info = {"name": child.mount, "version": str(child.catalog)}
     capabilities = _RICH_SERVER if child.is_rich else _SERVER
+    if child.has_tasks:
+        capabilities = {**capabilities, "extensions": {eras.TASKS: {}}}
     match request.method:
         case "initialize" if child.era == "modern":
             return {"id": request.id, "error": {"code": eras.UNSUPPORTED_VERSION, "message": "2026 only"}}
@@ -80,9 +85,44 @@ def _own_answer(world: World, child: Child, request: Pending, *, verb: str) -> d
         case "resources/templates/list":
             template = {"uriTemplate": f"{child.mount}://doc/{{tag}}", "name": "doc"}
             return {"id": request.id, "result": {"resourceTemplates": [template]}}
+        case "tasks/get" | "tasks/update" | "tasks/cancel":
+            return {"id": request.id, **_task_answer(world, child, request)}
         case "perdure/probe" | "find":
             return {"id": request.id, "result": _probe_answer(world, child, request, knows=verb != "shrug")}
     return {"id": request.id, "result": {}}
+
+
+def report_of(task: ServerTask) -> dict[str, Any]:
+    report: dict[str, Any] = {
+        "taskId": task.id,
+        "status": task.status,
+        "statusMessage": task.tag,
+        "createdAt": task.created,
+        "ttlMs": TASK_TTL_S * 1000,
+    }
+    if task.status == "completed":
+        report["result"] = {"content": [{"type": "text", "text": task.tag}]}
+    return report
+
+
+def _task_answer(world: World, child: Child, request: Pending) -> dict[str, Any]:
+    task = next((task for task in world.tasks_of(child) if task.id == request.uri), None)
+    if task is None:
+        return {"error": {"code": -32602, "message": "no such task"}}
+    if request.method == "tasks/cancel" and task.status == "working":
+        task.status = "cancelled"
+    return {
+        "result": {"resultType": "complete", **(report_of(task) if request.method == "tasks/get" else {})}
+    }
+
+
+def _new_task(world: World, child: Child, tag: str) -> ServerTask:
+    """Ids count from one in each process, or on the disk of a server that keeps its tasks."""
+    known = world.tasks_of(child)
+    world.asked += 1
+    task = ServerTask(child.mount, child.generation, str(len(known) + 1), tag, f"made {world.asked}")
+    world.server_tasks.append(task)
+    return task
 
 
 def _probe_answer(world: World, child: Child, request: Pending, *, knows: bool) -> dict[str, Any]:
@@ -118,6 +158,15 @@ def _speak(world: World, verb: str, child: Child, index: int) -> Iterator[Event]
             question = {"method": "elicitation/create", "params": {"q": marker}}
             result = {"resultType": "input_required", "inputRequests": {"x": question}, "requestState": "s"}
             yield _answer(world, child, request, {"result": result})
+        case "task" if request is not None and child.has_tasks and not request.has_run:
+            task = _new_task(world, child, request.tag)
+            yield _answer(world, child, request, {"result": {"resultType": "task", **report_of(task)}})
+        case "finish" | "tell" if index < len(known := world.tasks_of(child)):
+            if verb == "tell":
+                yield _frame(child, {"method": "notifications/tasks", "params": report_of(known[index])})
+            elif known[index].status == "working":
+                known[index].status = "completed"
+                world.executed[known[index].tag] = world.executed.get(known[index].tag, 0) + 1
         case "garble" if request is not None:
             child.pending.remove(request)
             world.execute(child, request, is_builtin=child.mount == WORKER)

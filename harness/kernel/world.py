@@ -53,6 +53,8 @@ class Want(msgspec.Struct):
     ticket: str = ""
     input_keys: list[str] = []
     uri: str = ""
+    watched: list[str] = []
+    """The tasks whose status a stream was opened for."""
 
     def attempts(self) -> int:
         return sum(1 for send in self.sends if not send.goes_on)
@@ -87,6 +89,38 @@ class Child(msgspec.Struct):
     is_rich: bool = False
     subscribed: list[str] = []
     level: str = ""
+    has_tasks: bool = False
+    keeps_tasks: bool = False
+
+
+class ServerTask(msgspec.Struct):
+    """A task as its server knows it: under an id that other servers, and later processes, give to theirs, too."""
+
+    mount: str
+    generation: int
+    id: str
+    tag: str
+    created: str
+    status: str = "working"
+
+
+class ClientTask(msgspec.Struct):
+    """A task as the client knows it. `tag` is that of its call, which is in `detached` while the host runs it."""
+
+    handle: str
+    mount: str
+    tag: str
+    expires: float
+    place: ServerTask | None = None
+    is_stopped: bool = False
+    is_host_lost: bool = False
+    is_refused: bool = False
+    record: bytes = b""
+    """The record that the host kept last."""
+    final: bytes = b""
+    """Its terminal status with result or error, once it has one."""
+    inputs: dict[str, str] = {}
+    """What it asks the client, by name."""
 
 
 class Question(msgspec.Struct):
@@ -126,6 +160,10 @@ class World(msgspec.Struct):
     roots: str = ""
     """The marker under which the client last told its roots; empty after it said that they changed."""
     roots_questions: list[str] = []
+    tasks: dict[str, ClientTask] = {}
+    server_tasks: list[ServerTask] = []
+    detached: list[Want] = []
+    """Calls that go on as tasks: their requests are answered."""
 
     # --- looking ------------------------------------------------------------------------------
 
@@ -146,7 +184,7 @@ class World(msgspec.Struct):
         for want in self.wants.values():
             if want.tag == tag:
                 return want
-        return next((want for want in self.parked if want.tag == tag), None)
+        return next((want for want in (*self.parked, *self.detached) if want.tag == tag), None)
 
     def flying(self, want: Want) -> bool:
         """Written to a server that still has it and may answer it."""
@@ -171,7 +209,34 @@ class World(msgspec.Struct):
         return {uri for uri in held if uri.startswith(f"{mount}:")}
 
     def calls(self, mount: str) -> list[Want]:
-        return [w for w in self.wants.values() if w.kind == "call" and w.mount == mount]
+        return [w for w in (*self.wants.values(), *self.detached) if w.kind == "call" and w.mount == mount]
+
+    def tasks_of(self, child: Child) -> list[ServerTask]:
+        """What this process knows: its own tasks, and where they are kept on disk those of earlier ones."""
+        return [
+            task
+            for task in self.server_tasks
+            if task.mount == child.mount and (child.keeps_tasks or task.generation == child.generation)
+        ]
+
+    def knows(self, task: ClientTask) -> bool:
+        """Whether a living process, or the host, still has the task."""
+        if task.place is None:
+            return any(want.tag == task.tag for want in self.detached)
+        return any(task.place in self.tasks_of(child) for child in self.alive(task.mount))
+
+    def watched(self) -> set[str]:
+        return {handle for want in self.wants.values() for handle in want.watched}
+
+    def lose_host(self) -> None:
+        """Everything ends with the host but what is on disk, and what the client knows."""
+        for task in self.tasks.values():
+            task.is_host_lost = True
+        kept = {"now", "order", "executed", "catalogs", "used", "asked", "tasks", "server_tasks"}
+        fresh = World()
+        for name in self.__struct_fields__:
+            if name not in kept:
+                setattr(self, name, getattr(fresh, name))
 
     # --- what servers do ------------------------------------------------------------------------
 

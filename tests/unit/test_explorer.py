@@ -41,6 +41,7 @@ def test_a_history_is_counted_once_and_the_same_seed_walks_the_same_way() -> Non
         "the queue is reversed",
         "a child id is reused",
         "the incumbent is killed while it drains",
+        "the successor's task under the same id is taken",
     ],
 )
 def test_a_seeded_bug_is_found_quickly(name: str) -> None:
