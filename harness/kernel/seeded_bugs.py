@@ -529,9 +529,9 @@ def stream_is_not_renewed() -> None:
 @BUGS.add("an update is sent twice")
 def update_is_sent_twice() -> None:
     def make(original: Function) -> Function:
-        def on_updated(k: Kernel, params: Members) -> None:
-            original(k, params)
-            original(k, params)
+        def on_updated(k: Kernel, link: Link, params: Members) -> None:
+            original(k, link, params)
+            original(k, link, params)
 
         return on_updated
 
@@ -542,7 +542,7 @@ def update_is_sent_twice() -> None:
 def candidate_update_is_heard() -> None:
     def on_notification(k: Kernel, link: Link, note: Notification) -> None:
         if note.method == "notifications/resources/updated" and not isinstance(link.stage, Live | Draining):
-            subscriptions.on_updated(k, members(note.params or b"{}"))
+            subscriptions.on_updated(k, link, members(note.params or b"{}"))
 
     before(child_frames, "_on_notification", on_notification)
 

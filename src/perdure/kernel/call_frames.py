@@ -9,6 +9,7 @@ from msgspec import Raw
 
 from perdure.kernel.child_requests import envelope
 from perdure.kernel.context import Context
+from perdure.kernel.extensions import ADDRESSED, with_addresses
 from perdure.kernel.state import AtServer, Invocation, Link, Orphaned
 from perdure.protocol import eras
 from perdure.protocol.fault_messages import host_error
@@ -47,8 +48,11 @@ def child_params(k: Context, link: Link, call: Invocation, child_id: int) -> byt
     spec = k.specs[link.mount]
     crossing = call.era != link.era
     is_about_task = call.method in eras.TASK_METHODS
-    named = is_about_task or (
-        bool(spec.prefix) and call.method in ("tools/call", "prompts/get", "completion/complete")
+    uri = k.public.addresses().inner(link.mount, call.name) if call.method in ADDRESSED else call.name
+    named = (
+        is_about_task
+        or uri != call.name
+        or (bool(spec.prefix) and call.method in ("tools/call", "prompts/get", "completion/complete"))
     )
     if not (crossing or named or call.token is not None or spec.builtin or call.inputs is not None):
         return call.params
@@ -58,6 +62,8 @@ def child_params(k: Context, link: Link, call: Invocation, child_id: int) -> byt
         params["name"] = Raw(_encode(call.name))
     elif is_about_task:
         params["taskId"] = Raw(_encode(_inner_task(k, call)))
+    elif uri != call.name:
+        params["uri"] = Raw(_encode(uri))
     elif call.method == "completion/complete" and spec.prefix:
         params["ref"] = _inner_reference(params.get("ref", Raw(b"{}")), call.name)
     if link.era == "handshake":
@@ -189,6 +195,9 @@ def shape_result(k: Context, call: Invocation, era: eras.Era, result: Raw | byte
         result = eras.modern_result(call.method, result, k.public.identity(call.mount))
     if call.replays > 0 or call.probes > 0:
         result = _say_outcome(call, result)
+    addresses = k.public.addresses()
+    if call.mount in addresses.renamed:
+        result = with_addresses(result, lambda uri: addresses.public(call.mount, uri))
     return result
 
 

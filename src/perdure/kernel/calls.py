@@ -145,8 +145,8 @@ from perdure.protocol.replay import (
 
 _encode = msgspec.json.encode
 
-_SESSION_METHODS: Final = frozenset({"resources/subscribe", "resources/unsubscribe", "logging/setLevel"})
 _SUBSCRIBING: Final = frozenset({"resources/subscribe", "resources/unsubscribe"})
+_SESSION_METHODS: Final = _SUBSCRIBING | {"resources/read", "logging/setLevel"}
 
 
 # --- accept ----------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from perdure.kernel.cache_hints import list_hint
+from perdure.kernel.extensions import Addresses, pages_of, with_addresses
 from perdure.kernel.state import ChildCatalog, Disabled, State
 from perdure.protocol import eras
 from perdure.protocol.eras import Era
@@ -99,7 +100,7 @@ class Public:
         self._tools: dict[str, ToolEntry] = {}
         self._aliases: dict[str, str] = {}
         self._prompts: dict[str, PromptEntry] = {}
-        self._resources: dict[str, str] = {}
+        self._addresses = Addresses()
         self._templates: list[tuple[UriTemplate, str]] = []
         self._lists: dict[str, bytes] = {}
         self._tool_list: tuple[frozenset[str], bytes] | None = None
@@ -160,14 +161,14 @@ class Public:
     def resource_owner(self, uri: str) -> str | None:
         """Which server a URI belongs to: listed, matched by a template, of a known scheme, or the only one."""
         self._refresh()
-        if uri in self._resources:
-            return self._resources[uri]
+        if uri in self._addresses.owners:
+            return self._addresses.owners[uri]
         if len(uri) <= MOST_URI:
             for template, mount in self._templates:
                 if template.matches(uri):
                     return mount
         scheme = uri.partition(":")[0]
-        owners = {m for u, m in self._resources.items() if u.partition(":")[0] == scheme}
+        owners = {m for u, m in self._addresses.owners.items() if u.partition(":")[0] == scheme}
         if len(owners) == 1:
             return owners.pop()
         able = [
@@ -176,6 +177,10 @@ class Public:
             if mount.catalog is None or has_capability(mount.catalog, "resources")
         ]
         return able[0] if len(able) == 1 else None
+
+    def addresses(self) -> Addresses:
+        self._refresh()
+        return self._addresses
 
     # --- listing -----------------------------------------------------------------------------------
 
@@ -324,7 +329,8 @@ class Public:
         if not self._stale:
             return
         self._stale = False
-        self._tools, self._aliases, self._prompts, self._resources, self._templates = {}, {}, {}, {}, []
+        self._tools, self._aliases, self._prompts, self._templates = {}, {}, {}, []
+        self._addresses = Addresses()
         resources: list[bytes] = []
         templates: list[bytes] = []
         for entry in self._host_tools():
@@ -343,8 +349,8 @@ class Public:
                 self._add_prompt(spec, raw)
             for raw in mount.catalog.resources:
                 uri = _text(raw, "uri")
-                if uri is not None and self._resources.setdefault(uri, name) == name:
-                    resources.append(raw)
+                if uri is not None and self._addresses.add(name, uri) is not None:
+                    resources.append(self._readdressed(name, raw))
             for raw in mount.catalog.templates:
                 template = _text(raw, "uriTemplate")
                 if template is not None:
@@ -380,6 +386,12 @@ class Public:
             replay = _annotated(definition_members) if spec.trust_annotations else NEVER
         replay = spec.replay.get(name, replay)
         definition_members["name"] = Raw(_encode(public))
+        for page in pages_of(definition_members):
+            self._addresses.add(spec.name, page)
+        if "_meta" in definition_members:
+            definition_members["_meta"] = Raw(
+                self._readdressed(spec.name, bytes(definition_members["_meta"]))
+            )
         if "inputSchema" not in definition_members:
             definition_members["inputSchema"] = Raw(
                 b'{"type":"object"}'
@@ -392,6 +404,10 @@ class Public:
             self._aliases[alias] = public
         if spec.managed and spec.prefix != spec.name + SEPARATOR:
             self._aliases[spec.name + SEPARATOR + name] = public  # its prefix leaves out what clients refuse
+
+    def _readdressed(self, mount: str, raw: bytes) -> bytes:
+        """A definition with the public addresses."""
+        return bytes(with_addresses(raw, lambda uri: self._addresses.public(mount, uri)))
 
     def _add_prompt(self, spec: MountSpec, raw: bytes) -> None:
         name = _text(raw, "name")

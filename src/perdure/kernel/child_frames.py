@@ -156,7 +156,7 @@ def _on_notification(k: Context, link: Link, note: Notification) -> None:
     elif not public:
         pass  # a candidate is not heard of before it serves
     elif note.method == "notifications/resources/updated":
-        subscriptions.on_updated(k, params)
+        subscriptions.on_updated(k, link, params)
     elif note.method in _TASK_STATUS:
         tasks.on_status(k, link, params)
     elif note.method == "notifications/message":

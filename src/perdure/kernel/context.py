@@ -154,7 +154,7 @@ class Context(ABC):
         return sorted((call for call in running if call.is_on(link)), key=lambda call: call.seq)
 
     def wanted_uris(self, mount: Mount) -> list[str]:
-        """The resources of a server whose updates the client wants to hear of."""
+        """The resources of a server, by its own addresses, whose updates the client wants to hear of."""
         session = self.state.session
         wanted = {uri for uri, owner in session.subscriptions.items() if owner == mount.name}
         wanted.update(
@@ -163,7 +163,8 @@ class Context(ABC):
             for uri in listen.uris
             if self.public.resource_owner(uri) == mount.name
         )
-        return sorted(wanted)
+        addresses = self.public.addresses()
+        return sorted(addresses.inner(mount.name, uri) for uri in wanted)
 
     def task_link(self, call: Invocation) -> Link | None:
         """The fenced generation that has the task which a request is about; None where the serving one is asked."""

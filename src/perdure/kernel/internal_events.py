@@ -48,7 +48,7 @@ class LivenessDoubted(_InternalEvent, frozen=True):
 
 
 class SessionCallSucceeded(_InternalEvent, frozen=True):
-    """A call that changes the session: a subscription or a log level."""
+    """A call that changes the session: a subscription, a log level, or the first page of an app."""
 
     link: Link
     call: Invocation

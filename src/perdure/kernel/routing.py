@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.kernel import calls, client, server_requests, subscriptions, tasks
-from perdure.kernel.catalog import HOST_MOUNT
+from perdure.kernel.catalog import HOST_MOUNT, ToolEntry
 from perdure.kernel.client_requests import Incoming, Refusal, refuse_if_closing, reply, scalar, text
 from perdure.kernel.context import Context
 from perdure.kernel.state import Invocation
@@ -11,6 +11,7 @@ from perdure.kernel.task_frames import declares_tasks
 from perdure.protocol import eras
 from perdure.protocol.frames import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, members
 from perdure.protocol.mounts import MountSpec
+from perdure.protocol.tool_groups import GROUP_OF
 from perdure.protocol.unknown_tools import describe_unknown
 
 
@@ -44,7 +45,7 @@ def _accept(k: Context, request: Incoming, mount: str, name: str) -> None:
 
 def call_tool(k: Context, request: Incoming) -> None:
     name = text(request, "name")
-    entry = k.public.tool(name)
+    entry = _app_tool(k, name) or k.public.tool(name)
     if entry is None and (waiting := _untrusted_owner(k, name)) is not None:
         _accept(k, request, waiting.name, name.removeprefix(waiting.prefix))  # to be told why it is not there
         return
@@ -56,6 +57,21 @@ def call_tool(k: Context, request: Incoming) -> None:
         _accept(k, request, entry.mount, name)  # the worker shapes results by the name it was called by
     else:
         _accept(k, request, entry.mount, entry.name)
+
+
+def _app_tool(k: Context, name: str) -> ToolEntry | None:
+    """The tool that an app calls by its server's own name for it: of the one server whose page the client has read.
+
+    None for a name that is listed, or will be once the worker serves."""
+    is_builtin = name in GROUP_OF and any(spec.builtin for spec in k.specs.values())
+    if is_builtin or not k.state.session.apps or k.public.listed_name(name):
+        return None
+    offering = [m for m in k.state.session.apps if k.public.listed_name(k.specs[m].prefix + name)]
+    if len(offering) > 1:
+        names = " or ".join(k.specs[m].prefix + name for m in offering)
+        message = f"apps of {' and '.join(offering)} are open that offer {name[:128]}: call {names}."
+        raise Refusal(INVALID_PARAMS, message, {"mounts": offering})
+    return k.public.tool(k.specs[offering[0]].prefix + name) if offering else None
 
 
 def _untrusted_owner(k: Context, tool: str) -> MountSpec | None:

@@ -555,6 +555,8 @@ class Session(msgspec.Struct):
     roots: bytes | None = None
     subscriptions: dict[str, str] = {}
     listens: list[Listen] = []
+    apps: list[str] = []
+    """The servers of whose apps the client has read a page."""
     closing: float | None = None
     """When the session ends with whatever is unanswered; None while it is open."""
 

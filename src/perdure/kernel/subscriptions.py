@@ -25,6 +25,7 @@ from perdure.kernel.catalog import CHANGED
 from perdure.kernel.child_requests import send_request
 from perdure.kernel.client_requests import Incoming, scalar
 from perdure.kernel.context import Context
+from perdure.kernel.extensions import is_page
 from perdure.kernel.internal_events import ListsDoubted
 from perdure.kernel.state import (
     AtServer,
@@ -93,10 +94,13 @@ def announce_lists(k: Context, kinds: Sequence[str]) -> None:
         announce(k, CHANGED[kind], kind)
 
 
-def on_updated(k: Context, params: Members) -> None:
-    uri = scalar(params.get("uri"))
-    if not isinstance(uri, str):
+def on_updated(k: Context, link: Link, params: Members) -> None:
+    inner = scalar(params.get("uri"))
+    if not isinstance(inner, str):
         return
+    uri = k.public.addresses().public(link.mount, inner)
+    if uri != inner:
+        params = {**params, "uri": Raw(_encode(uri))}
     announce(k, "notifications/resources/updated", "", _without_subscription(params), uri)
 
 
@@ -201,15 +205,18 @@ def close_all(k: Context) -> None:
 def on_session_call(k: Context, link: Link, call: Invocation) -> None:
     """Keep what the call changed in the session, once it succeeded and before the client hears of it."""
     session = k.state.session
+    inner = k.public.addresses().inner(call.mount, call.name)
     if call.method == "resources/subscribe":
         session.subscriptions[call.name] = call.mount
-        link.subscribed = sorted({*link.subscribed, call.name})
+        link.subscribed = sorted({*link.subscribed, inner})
     elif call.method == "resources/unsubscribe":
         session.subscriptions.pop(call.name, None)
-        link.subscribed = [uri for uri in link.subscribed if uri != call.name]
+        link.subscribed = [uri for uri in link.subscribed if uri != inner]
     elif call.method == "logging/setLevel":
         session.log_level = call.name
     else:
+        if is_page(inner) and call.mount not in session.apps:
+            session.apps.append(call.mount)
         return
     mount = k.state.mounts[link.mount]
     if link.era == "modern" and call.method in _SUBSCRIBING:
