@@ -72,6 +72,7 @@ class Agent:
                 getattr(self, chance.choice(ACTIONS))(chance, told)
             except ToolError as error:
                 context = error.envelope.context
+                told.notices += context.get("warnings", ())
                 if str(context.get("reason")).startswith("state_"):
                     told.unreachable += 1
                 elif error.envelope.error == "conflict":  # reserved, or another writer was faster

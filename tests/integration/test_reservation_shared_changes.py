@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from perdure.platform import fault_points
 from perdure.platform.process_tree import client_process, own_process
 from perdure.protocol.calls import LocalCall
+from perdure.protocol.envelope import ToolError
 from perdure.surfaces.write.reserve import Reserve, reserve
 from perdure.surfaces.write.write import SafeWrite, safe_write
 from perdure.workspace.reservations.hook_answer import handle_event
@@ -107,3 +109,18 @@ def test_a_change_under_a_write_of_the_owner_is_told(
     safe_write(workspace, request, owner).result()
     assert f"{app.name} is reserved by owner" in tell("after_tool", INTRUDER).notice
     assert app.read_text().endswith("owner\n")
+
+
+def test_a_notice_is_told_by_a_write_that_fails(tell: Tell, workspace: Workspace, owner: LocalCall) -> None:
+    tell("before_tool", INTRUDER)
+    Path(workspace.roots[0].path, "app.py").write_text("two\n")
+    tell("after_tool", INTRUDER)
+    request = SafeWrite(path="other.txt", content="x\n", mode="append")
+    fault_points.arm("write.open_temp=erofs")
+    try:
+        with pytest.raises(ToolError) as failure:
+            safe_write(workspace, request, owner).result()
+    finally:
+        fault_points.arm("")
+    (warning,) = failure.value.envelope.context["warnings"]
+    assert warning.startswith("app.py, which you reserved, was changed by intruder: make")

@@ -25,7 +25,7 @@ from perdure.workspace.jobs import Job
 from perdure.workspace.parts import WorkspaceParts
 from perdure.workspace.paths.roots import Directories
 from perdure.workspace.planning import PlanView, Sighting
-from perdure.workspace.reservations.access import WriteCheck
+from perdure.workspace.reservations.access import WriteCheck, taken_notices
 from perdure.workspace.seen_files import Saved
 from perdure.workspace.sync_pass import AppliedChanges
 
@@ -81,6 +81,7 @@ class Change(Job):
         self._directories: Directories | None = None
         self._sightings: list[Sighting] = []
         self._saved: Saved = {}
+        self._notices: list[str] = []
         self._displaced: list[Content] = []
         self._is_displaced_lost = False
         self._failure: Exception | None = None
@@ -116,6 +117,7 @@ class Change(Job):
                 call, (known.path for known in tree.changed()), self.deferred
             )
             others.take_notices()
+            self._notices = others.notices
             if others.warnings:
                 self.result["warnings"] = [*self.result.get("warnings", []), *others.warnings]
             self._saved = self._record(tree)
@@ -144,9 +146,11 @@ class Change(Job):
 
     def record_refusal(self, error: ToolError) -> ToolError:
         if self._refused_content is not None:
-            return drafts.record(self._workspace, self._call, error, *self._refused_content)
-        if isinstance(error, Rejected):
-            return drafts.record(self._workspace, self._call, error, error.path, error.content)
+            error = drafts.record(self._workspace, self._call, error, *self._refused_content)
+        elif isinstance(error, Rejected):
+            error = drafts.record(self._workspace, self._call, error, error.path, error.content)
+        if notices := taken_notices(self.deferred):
+            _add_context(error, warnings=notices)
         return error
 
     # --- applying ------------------------------------------------------------------------------------------
@@ -257,11 +261,14 @@ class Change(Job):
     def describe_failure(self, error: Exception) -> Exception:
         failure = self._failure or error
         if isinstance(failure, ToolError) and self._displaced:
-            ids = [drafts.draft_id(content) for content in self._displaced]
-            envelope = failure.envelope
-            context = {**envelope.context, "displaced": ids}
-            failure.envelope = msgspec.structs.replace(envelope, context=context)
+            _add_context(failure, displaced=[drafts.draft_id(content) for content in self._displaced])
+        if isinstance(failure, ToolError) and self._notices:
+            _add_context(failure, warnings=self._notices)
         return failure
+
+
+def _add_context(error: ToolError, **context: Any) -> None:
+    error.envelope = msgspec.structs.replace(error.envelope, context={**error.envelope.context, **context})
 
 
 def _check_key(key: str | None) -> None:

@@ -245,6 +245,8 @@ class WriteCheck:
         self._book: ReservationBook | None = None
         self._checked: dict[str, tuple[int, ...]] = {}
         self.warnings: list[str] = []
+        self.notices: list[str] = []
+        """Taken from the book, and to be told whatever becomes of the change."""
 
     def check(self, path: str) -> tuple[int, ...]:
         """The tokens that a person overrides here. Raises ToolError for a path that another owner holds."""
@@ -255,13 +257,14 @@ class WriteCheck:
         return self._checked[path]
 
     def take_notices(self) -> None:
-        """Once nothing of the change is refused: a refusal has no warnings, and what was taken would be lost."""
+        """Once nothing of the change is refused: a refusal takes none."""
         reservations = self._reservations
         owner = reservations.owner_of(self._call)
         if self._book is not None and has_notices(self._book, owner):
-            self.warnings += reservations.planned(
+            self.notices = reservations.planned(
                 self._deferred, "notices", lambda: reservations.take_notices(owner)
             )
+            self.warnings += self.notices
 
     def _overridden(self, path: str) -> tuple[int, ...]:
         reservations = self._reservations
@@ -292,6 +295,12 @@ class WriteCheck:
         self.warnings.append(
             f"{make_printable(path)} was changed by {author} {int(age_s)} s ago (change {row.seq})"
         )
+
+
+def taken_notices(deferred: DeferredWork) -> list[str]:
+    """From a shared book, by a plan that was given up or refused since."""
+    notices: list[str] | None = deferred.find(("reservations", "notices"))
+    return notices or []
 
 
 def open_reservations(
