@@ -362,6 +362,20 @@ def test_a_question_in_such_a_task_is_answered_with_tasks_update() -> None:
     assert stage.get(4, handle)["status"] == "working"
 
 
+def test_a_question_in_such_a_task_that_is_never_answered_expires() -> None:
+    stage = Tasks(era="handshake", limits=Limits(task_after_s=2.0, question_s=60.0))
+    stage.call(1, "a__slow", modern=True, **DECLARING)
+    stage.wait(2.5)
+    handle = stage.answer(1)["result"]["taskId"]
+    stage.says("a", 1, {"id": 7, "method": "elicitation/create", "params": {"message": "sure?"}})
+    assert stage.get(2, handle)["status"] == "input_required"
+
+    stage.wait(61)
+
+    assert [sent.message["error"]["code"] for sent in stage.sent if sent.message.get("id") == 7] == [-32600]
+    assert stage.get(3, handle)["status"] == "working"
+
+
 def test_a_question_of_a_2026_server_in_such_a_task_is_answered_with_tasks_update() -> None:
     stage = Tasks(limits=SOON)
     stage.call(1, "a__slow", modern=True, **DECLARING)

@@ -11,7 +11,8 @@
 | ListsDoubted | subscriptions | mounts |
 | RequestResumed | client | the router of client frames |
 | InputNeeded, InputAnswered, InputExpired | server requests | calls |
-| TaskCreated, CallDetached, TaskAnswered, DetachedCallEnded, TaskQuestionsChanged | calls | tasks |
+| TaskCreated, CallDetached, TaskAnswered, DetachedCallEnded | calls | tasks |
+| TaskQuestionsChanged | calls, server requests | tasks |
 | TaskEnded, TaskCancelled, TaskInputGiven | tasks | calls |
 | WatchedTasksChanged | tasks | subscriptions |
 | ToolGroupSet | the host's own tools | client |

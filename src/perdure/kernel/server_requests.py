@@ -17,7 +17,7 @@ from msgspec import Raw
 
 from perdure.kernel.client_requests import Incoming
 from perdure.kernel.context import Context
-from perdure.kernel.internal_events import InputAnswered, InputExpired, InputNeeded
+from perdure.kernel.internal_events import InputAnswered, InputExpired, InputNeeded, TaskQuestionsChanged
 from perdure.kernel.state import Ask, Draining, InFlight, Invocation, Link, Live, Overdue, Parked
 from perdure.protocol import eras
 from perdure.protocol.frames import (
@@ -332,7 +332,7 @@ def withdraw_for(k: Context, call: Invocation) -> None:
 def _drop(k: Context, identity: int, ask: Ask, reason: str) -> None:
     del k.state.asks[identity]
     asker = k.state.calls.get(ask.call)
-    if not _is_parked(ask) and not (asker is not None and asker.task):
+    if not _is_parked(k, ask) and not (asker is not None and asker.task):
         params = _encode({"requestId": identity, "reason": reason})
         k.to_client(encode_notification("notifications/cancelled", params))
 
@@ -343,25 +343,28 @@ def is_waited_for(k: Context, call: Invocation) -> bool:
 
 
 def timers(k: Context) -> list[float]:
-    return [ask.asked_at + k.limits.question_s for ask in k.state.asks.values() if not _is_parked(ask)]
+    return [ask.asked_at + k.limits.question_s for ask in k.state.asks.values() if not _is_parked(k, ask)]
 
 
 def tick(k: Context) -> None:
     """A question that the client leaves unanswered is taken back, so that no call waits for it without end (law 10)."""
     for identity, ask in list(k.state.asks.items()):
-        if identity not in k.state.asks or _is_parked(ask) or ask.asked_at + k.limits.question_s > k.now:
+        if identity not in k.state.asks or _is_parked(k, ask) or ask.asked_at + k.limits.question_s > k.now:
             continue
         _drop(k, identity, ask, "it was not answered in time")
-        link = k.link(ask.mount, ask.generation)
+        link, call = k.link(ask.mount, ask.generation), k.state.calls.get(ask.call)
         if ask.child_id is not None and link is not None:
             k.to_child(link, encode_error(ask.child_id, INVALID_REQUEST, "the client did not answer in time"))
-        elif (call := k.state.calls.get(ask.call)) is not None:
+            if call is not None and call.task:
+                k.emit(TaskQuestionsChanged(call))
+        elif call is not None:
             k.emit(InputExpired(call))
 
 
-def _is_parked(ask: Ask) -> bool:
-    """Whether it went to the client as the result of its call, which has a deadline of its own."""
-    return ask.call != 0 and ask.child_id is not None
+def _is_parked(k: Context, ask: Ask) -> bool:
+    """Whether it went to the client as the result of its call, which has a deadline of its own. That of a task did not."""
+    call = k.state.calls.get(ask.call)
+    return ask.call != 0 and ask.child_id is not None and not (call is not None and call.task)
 
 
 def abilities(capabilities: bytes) -> tuple[str, ...]:
