@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from perdure.protocol.msgspec_types import prepare_type
 from perdure.storage.errors import StateError
 from perdure.storage.files.bounded_read import read_bounded
 from perdure.workspace.timeline.git_head import common_folder, git_folder, read_head
@@ -110,7 +111,7 @@ def _config_state(top: str) -> list[int]:
 
 def _read_kept(path: str) -> _Kept | None:
     with suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(read_bounded(path, _MOST_KEPT), type=_Kept)
+        return msgspec.json.decode(read_bounded(path, _MOST_KEPT), type=prepare_type(_Kept))
     return None
 
 
