@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import traceback
+import weakref
 from collections import deque
 from collections.abc import Callable
 from math import inf
@@ -102,7 +103,8 @@ class KernelRunner:
         self.hold_back: Callable[[list[Effect]], list[Effect]] | None = None
         self.is_stopped = False
         self._loop = loop
-        self._shell = shell
+        # The shell owns the runner: a strong reference would be a cycle, and keep an unloaded session until a collection.
+        self._shell: Shell = weakref.proxy(shell)
         self._events: deque[Event] = deque()
         self._is_busy = False
         self._timer: Timer | None = None
