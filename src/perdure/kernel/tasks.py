@@ -339,7 +339,7 @@ def adopt(tasks: Iterable[Task], is_running: Callable[[str], bool], wall: float)
 
 
 def _fail(k: Context, task: Task, fault: Fault) -> None:
-    """Its server is lost: nobody can say what became of it, and that is what the client is told."""
+    """Its server is lost: the task ends failed with the outcome `unknown`."""
     _set_failed(task, fault, k.epoch + k.now)
     _after_end(k, task)
 

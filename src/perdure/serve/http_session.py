@@ -88,7 +88,7 @@ class Records(deliveries.Records, Protocol):
 class HttpSession:
     """A shell (`supervise.kernel_runner.Shell`) around the kernel of one client.
 
-    `new_number` gives a range of ids that nobody else has or had; `said` hears what the kernel notes.
+    `new_number` gives a range of ids that no other session has or had; `said` hears what the kernel notes.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class HttpSession:
         self.is_over = True
 
     def abandon(self, error: Exception) -> None:
-        """All that wait are answered; its records stay for whoever takes it up."""
+        """All that wait are answered; its records stay for its successor."""
         for identity in list(self.exchanges):
             self._answer(identity, unhandled_error(identity))
         self._server_pool.leave(self)
@@ -251,12 +251,12 @@ class HttpSession:
                 return
             is_again = self.knows(exchange.id, question)
             if is_again and (known := self.deliveries.undelivered.get(exchange.id)) is not None:
-                exchange.answer(known)  # the answer found nobody the first time
+                exchange.answer(known)  # no client took the answer the first time
                 return
             self.exchanges[exchange.id] = exchange
             if is_again:
                 return  # it is still being found out what became of it
-            self.delivered(exchange.id)  # whoever uses an id for something else has given up the first
+            self.delivered(exchange.id)  # a client that reuses an id has given up its first call
         if self.kernel.state.seq % _RANGE > _RANGE - (1 << 16):
             self._renumber()
         self.feed(ClientFrame(frame))
@@ -306,7 +306,7 @@ class HttpSession:
         return Exchange(None, None, can_stream=True, is_resumable=True, stream=self.standing_stream)
 
     def hang_up(self, line: object) -> None:
-        """Whoever waited on this line is gone; what is found out for them waits until they ask again."""
+        """The client's connection has ended; answers wait until it asks again."""
         for identity, exchange in list(self.exchanges.items()):
             if getattr(exchange, "line", None) is line:
                 del self.exchanges[identity]

@@ -364,7 +364,7 @@ class SessionTable:
         self.look_at_registries()
 
     def _sweep(self) -> None:
-        """What nobody uses leaves the memory; it is in the store."""
+        """Unload sessions that are not in use; the store has them."""
         self._sweeping = self._loop.call_later(SWEEP_S, self._sweep)
         now = time.monotonic()
         for session in [one for one in self.all if one.is_idle and now - one.used_at > UNLOAD_AFTER_S]:
@@ -379,7 +379,7 @@ class SessionTable:
         self._store.touch(used)
 
     def _make_room(self) -> None:
-        """One that is idle goes to the store before another comes. Where all are busy, nobody comes."""
+        """Unload an idle session before a new one is opened. Raises TooManySessions if all are busy."""
         most = self.limits.sessions_in_memory
         if len(self.named) + sum(map(len, self.unnamed.values())) < most:
             return

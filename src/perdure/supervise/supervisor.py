@@ -179,7 +179,7 @@ class Supervisor:
             self._break(child)
 
     def end_children(self) -> None:
-        """Stop all of them. From now on nobody is told of anything; `reap` until `children` is empty."""
+        """Stop all of them without further callbacks; call `reap` until `children` is empty."""
         self._is_closing = True
         for child in self.children.values():
             self.stop(child)
